@@ -1,0 +1,42 @@
+//! `bentpipe`: the one binary. Each subcommand has a module of its name.
+
+mod failure;
+mod link;
+
+use clap::{Parser, Subcommand};
+
+/// Encrypted and fast over satellite: a tunnel between a terminal beside the
+/// dish and a gateway on the internet, and the laboratory to prove it.
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// What a link scenario amounts to
+    #[command(subcommand)]
+    Link(link::Command),
+}
+
+fn main() -> std::process::ExitCode {
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::builder()
+                .with_env_var("BENTPIPE_LOG")
+                .with_default_directive(tracing_subscriber::filter::LevelFilter::INFO.into())
+                .from_env_lossy(),
+        )
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
+    let result = match Cli::parse().command {
+        Command::Link(command) => link::run(command),
+    };
+    match result {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

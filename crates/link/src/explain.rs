@@ -1,0 +1,158 @@
+//! What a scenario amounts to: ceilings, round-trip times, products and queues.
+
+use bentpipe_units::{Bytes, Rate, Span};
+use serde::Serialize;
+
+use crate::Scenario;
+use crate::scenario::{DirectionSpec, QueueLimit};
+
+/// IP MTU that the TCP ceiling assumes.
+const MTU: u64 = 1500;
+/// What a TCP segment of that MTU carries: IPv4 header 20 bytes (RFC 791), TCP
+/// header 20 (RFC 9293) and timestamps 12 (RFC 7323).
+const TCP_PAYLOAD: u64 = 1448;
+
+/// The figures that bound everything measured over a scenario.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Explanation {
+    /// The scenario's name.
+    pub name: String,
+    /// The scenario's one line.
+    pub title: String,
+    /// Where its numbers are from.
+    pub source: String,
+    /// Satellite hop, there and back, nanoseconds.
+    pub satellite_rtt_ns: u64,
+    /// Ground hop, there and back, nanoseconds; 0 without one.
+    pub ground_rtt_ns: u64,
+    /// Both hops, there and back, nanoseconds.
+    pub path_rtt_ns: u64,
+    /// Gateway to terminal.
+    pub forward: DirectionExplanation,
+    /// Terminal to gateway.
+    pub r#return: DirectionExplanation,
+    /// Rate of the ground hop, bit/s.
+    pub ground_rate_bit_s: Option<u64>,
+}
+
+/// One direction's share of an [`Explanation`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DirectionExplanation {
+    /// Ceiling at the IP level, bit/s.
+    pub rate_bit_s: u64,
+    /// Ceiling of TCP payload with 1500-byte packets and timestamps, bit/s; losses taken off.
+    pub tcp_goodput_bit_s: u64,
+    /// Propagation, nanoseconds.
+    pub one_way_delay_ns: u64,
+    /// Chance of a packet to be lost.
+    pub loss: f64,
+    /// Rate times the round-trip time of the satellite hop, bytes.
+    pub bdp_bytes: u64,
+    /// Rate times the round-trip time of the whole path, bytes.
+    pub path_bdp_bytes: u64,
+    /// What may wait, bytes; a limit in packets counts packets of 1500 bytes.
+    pub queue_bytes: u64,
+    /// How long the last of a full queue waits, nanoseconds.
+    pub queue_ns: u64,
+    /// The queue as the scenario writes it.
+    pub queue: String,
+}
+
+impl Explanation {
+    /// Explains `scenario`.
+    pub fn of(scenario: &Scenario) -> Self {
+        let satellite = scenario.satellite_rtt();
+        let path = satellite + scenario.ground_rtt();
+        Self {
+            name: scenario.name.clone(),
+            title: scenario.title.clone(),
+            source: scenario.source.clone(),
+            satellite_rtt_ns: satellite.as_nanos(),
+            ground_rtt_ns: scenario.ground_rtt().as_nanos(),
+            path_rtt_ns: path.as_nanos(),
+            forward: explain(&scenario.forward, satellite, path),
+            r#return: explain(&scenario.r#return, satellite, path),
+            ground_rate_bit_s: scenario
+                .ground
+                .as_ref()
+                .map(|ground| ground.rate.bits_per_second()),
+        }
+    }
+}
+
+fn explain(spec: &DirectionSpec, satellite: Span, path: Span) -> DirectionExplanation {
+    let queue_bytes = match spec.queue {
+        QueueLimit::Packets(count) => u64::from(count) * MTU,
+        QueueLimit::Bytes(bytes) => bytes.as_u64(),
+    };
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a rate is neither negative nor larger than the rate"
+    )]
+    let tcp = (spec.rate.bits_per_second() as f64 * TCP_PAYLOAD as f64 / MTU as f64
+        * (1.0 - spec.loss.as_f64()))
+    .round() as u64;
+    DirectionExplanation {
+        rate_bit_s: spec.rate.bits_per_second(),
+        tcp_goodput_bit_s: tcp,
+        one_way_delay_ns: spec.delay.span().as_nanos(),
+        loss: spec.loss.as_f64(),
+        bdp_bytes: spec.rate.bytes_in(satellite).as_u64(),
+        path_bdp_bytes: spec.rate.bytes_in(path).as_u64(),
+        queue_bytes,
+        queue_ns: spec
+            .rate
+            .time_for(Bytes::new(queue_bytes))
+            .map_or(u64::MAX, Span::as_nanos),
+        queue: spec.queue.to_string(),
+    }
+}
+
+impl std::fmt::Display for Explanation {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ms = |nanos: u64| format!("{:.1} ms", nanos as f64 / 1e6);
+        let megabit = |bits: u64| Rate::from_bits_per_second(bits / 1000 * 1000).to_string();
+        writeln!(out, "{}  {}", self.name, self.title)?;
+        if !self.source.is_empty() {
+            writeln!(out, "source: {}", self.source)?;
+        }
+        writeln!(out)?;
+        writeln!(
+            out,
+            "round trip, satellite   {:>12}",
+            ms(self.satellite_rtt_ns)
+        )?;
+        writeln!(
+            out,
+            "round trip, ground      {:>12}",
+            ms(self.ground_rtt_ns)
+        )?;
+        writeln!(out, "round trip, path        {:>12}", ms(self.path_rtt_ns))?;
+        writeln!(out)?;
+        writeln!(out, "{:<24}{:>16}{:>16}", "", "forward", "return")?;
+        let mut row = |name: &str, cell: &dyn Fn(&DirectionExplanation) -> String| {
+            writeln!(
+                out,
+                "{name:<24}{:>16}{:>16}",
+                cell(&self.forward),
+                cell(&self.r#return)
+            )
+        };
+        row("ceiling, IP", &|d| megabit(d.rate_bit_s))?;
+        row("ceiling, TCP payload", &|d| megabit(d.tcp_goodput_bit_s))?;
+        row("one-way delay", &|d| ms(d.one_way_delay_ns))?;
+        row("loss", &|d| {
+            bentpipe_units::Probability::new(d.loss)
+                .unwrap_or_default()
+                .to_string()
+        })?;
+        row("BDP, satellite", &|d| Bytes::new(d.bdp_bytes).to_string())?;
+        row("BDP, path", &|d| Bytes::new(d.path_bdp_bytes).to_string())?;
+        row("queue", &|d| d.queue.clone())?;
+        row("queue, full", &|d| ms(d.queue_ns))?;
+        row("queue / BDP, satellite", &|d| {
+            format!("{:.2}", d.queue_bytes as f64 / d.bdp_bytes.max(1) as f64)
+        })
+    }
+}

@@ -1,0 +1,79 @@
+//! Scenarios: read, checked, echoed, explained.
+
+use bentpipe_link::{Scenario, explain::Explanation};
+
+fn shipped(name: &str) -> Scenario {
+    let path = format!("{}/../../scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    Scenario::parse(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn every_field_survives_the_echo() {
+    let geo = shipped("geo");
+    let echoed = toml::to_string(&geo).unwrap();
+    assert_eq!(Scenario::parse(&echoed).unwrap(), geo);
+}
+
+#[test]
+fn geo_amounts_to_what_its_title_says() {
+    let geo = Explanation::of(&shipped("geo"));
+    assert_eq!(geo.satellite_rtt_ns, 500_000_000);
+    assert_eq!(geo.path_rtt_ns, 580_000_000);
+    assert_eq!(geo.forward.bdp_bytes, 1_250_000);
+    assert_eq!(geo.forward.queue_ns, 500_000_000);
+    assert_eq!(geo.forward.tcp_goodput_bit_s, 19_306_667);
+}
+
+#[test]
+fn what_cannot_be_names_field_value_and_remedy() {
+    let geo = toml::to_string(&shipped("geo")).unwrap();
+    for (from, to, said) in [
+        (
+            "rate = \"20 Mbit/s\"",
+            "rate = \"0 bit/s\"",
+            "forward.rate = \"0 bit/s\": a link that sends nothing",
+        ),
+        (
+            "rate = \"20 Mbit/s\"",
+            "rate = \"20 Mbps\"",
+            "write it like \"20 Mbit/s\"",
+        ),
+        (
+            "rate = \"20 Mbit/s\"",
+            "rate = 20",
+            "a rate in quotes with its unit",
+        ),
+        (
+            "queue = \"1.25 MB\"",
+            "queue = \"1 kB\"",
+            "forward.queue = \"1 kB\": too small for one packet",
+        ),
+        (
+            "queue = \"1.25 MB\"",
+            "queue = \"2.5 packets\"",
+            "not a whole number of packets",
+        ),
+        (
+            "delay = \"250 ms\"",
+            "delay = \"-250 ms\"",
+            "it is negative",
+        ),
+        (
+            "delay = \"250 ms\"",
+            "delay = \"250 s\"",
+            "longer than 10 s one way",
+        ),
+        (
+            "delay = \"250 ms\"",
+            "dealy = \"250 ms\"",
+            "unknown field `dealy`",
+        ),
+        ("name = \"geo\"", "name = \"../geo\"", "a name has letters"),
+    ] {
+        assert!(geo.contains(from), "{from} is in\n{geo}");
+        let error = Scenario::parse(&geo.replacen(from, to, 1))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(said), "{to}: {error}");
+    }
+}
