@@ -1,0 +1,211 @@
+//! One flow: a local socket and a stream of the tunnel, until both directions end.
+//!
+//! The rules, the same at both ends of the tunnel:
+//!
+//! - Each direction ends for itself: FIN becomes the end of the stream and the
+//!   end of the stream becomes FIN (RFC 9114, section 4.4).
+//! - What goes wrong in one direction ends both, at once: RST becomes a reset of the
+//!   stream with H3_CONNECT_ERROR, and a reset or a refusal becomes RST.
+//! - Nothing is read that cannot be passed on: each side's window is the other's.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use futures_util::FutureExt as _;
+use h3::error::{Code, StreamError};
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+
+use crate::outside::Socket;
+use crate::stall::Stalls;
+use crate::wire::request::Refusal;
+
+/// What is read from a socket at a time. It belongs to the thread, not to the flow,
+/// so that idle flows hold no buffer.
+const READ: usize = 64 * 1024;
+
+/// Bytes that a flow has carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Carried {
+    /// From the local socket into the tunnel.
+    pub up: u64,
+    /// From the tunnel to the local socket.
+    pub down: u64,
+}
+
+/// Why a flow ended before both sides had finished.
+#[derive(Debug, thiserror::Error)]
+pub enum FlowError {
+    /// The local side broke.
+    #[error("the local connection broke: {0}")]
+    Local(io::Error),
+    /// The stream broke: reset by the other end, or its session lost.
+    #[error("the tunnel's stream broke: {0}")]
+    Stream(#[from] StreamError),
+    /// The other end reads no more.
+    #[error("the other end reads no more")]
+    Stopped,
+    /// The gateway did not open the flow.
+    #[error("the gateway refused: {0}")]
+    Refused(#[from] Refusal),
+    /// Too many flows were not read.
+    #[error("it was not read for longest among too many such flows")]
+    Stalled,
+    /// There was no session in time.
+    #[error("there is no session with the gateway")]
+    NoSession,
+}
+
+/// The sending half of a stream, at either end of the tunnel.
+pub trait Up: Send {
+    /// Sends a piece of the flow.
+    fn send(&mut self, data: Bytes) -> impl Future<Output = Result<(), StreamError>> + Send;
+    /// Ends this direction.
+    fn finish(&mut self) -> impl Future<Output = Result<(), StreamError>> + Send;
+    /// Aborts this direction.
+    fn abort(&mut self);
+}
+
+/// The receiving half of a stream, at either end of the tunnel.
+pub trait Down: Send {
+    /// The next piece of the flow; `None` at its end.
+    fn receive(&mut self) -> impl Future<Output = Result<Option<Bytes>, StreamError>> + Send;
+    /// Aborts this direction.
+    fn abort(&mut self);
+}
+
+macro_rules! halves {
+    ($stream:ident) => {
+        impl<S: h3::quic::SendStream<Bytes> + Send> Up for h3::$stream::RequestStream<S, Bytes> {
+            async fn send(&mut self, data: Bytes) -> Result<(), StreamError> {
+                self.send_data(data).await
+            }
+            async fn finish(&mut self) -> Result<(), StreamError> {
+                Self::finish(self).await
+            }
+            fn abort(&mut self) {
+                self.stop_stream(Code::H3_CONNECT_ERROR);
+            }
+        }
+
+        impl<S: h3::quic::RecvStream + Send> Down for h3::$stream::RequestStream<S, Bytes>
+        where
+            S::Buf: Send,
+        {
+            async fn receive(&mut self) -> Result<Option<Bytes>, StreamError> {
+                let data = self.recv_data().await?;
+                Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))
+            }
+            fn abort(&mut self) {
+                self.stop_sending(Code::H3_CONNECT_ERROR);
+            }
+        }
+    };
+}
+halves!(client);
+halves!(server);
+
+/// Carries a flow between `socket` and the stream made of `up` and `down`.
+///
+/// `opened` is awaited before anything is taken from `down`: the terminal reads the
+/// gateway's answer there, while bytes already go up. `stopped` resolves when the
+/// other end reads no more of `up`.
+///
+/// Returns when both directions have ended. On an error both have been aborted.
+pub async fn carry<U: Up, D: Down>(
+    socket: impl Socket,
+    mut up: U,
+    mut down: D,
+    opened: impl AsyncFnOnce(&mut D) -> Result<(), FlowError>,
+    stopped: impl Future<Output = ()> + Send,
+    stalls: &Stalls,
+) -> (Carried, Result<(), FlowError>) {
+    let (mut reader, mut writer) = tokio::io::split(socket);
+    let mut carried = Carried::default();
+    let Carried {
+        up: went_up,
+        down: went_down,
+    } = &mut carried;
+
+    let upward = async {
+        tokio::pin!(stopped);
+        loop {
+            let data = tokio::select! {
+                data = read(&mut reader) => data.map_err(FlowError::Local)?,
+                () = &mut stopped => return Err(FlowError::Stopped),
+            };
+            if data.is_empty() {
+                up.finish().await?;
+                return Ok(());
+            }
+            *went_up += data.len() as u64;
+            up.send(data).await?;
+        }
+    };
+    let downward = async {
+        opened(&mut down).await?;
+        loop {
+            let (mut data, ended) = receive_batch(&mut down).await;
+            *went_down += data.len() as u64;
+            stalls
+                .bound(writer.write_all_buf(&mut data))
+                .await
+                .map_err(|_| FlowError::Stalled)?
+                .map_err(FlowError::Local)?;
+            if let Some(end) = ended {
+                end?;
+                return writer.shutdown().await.map_err(FlowError::Local);
+            }
+        }
+    };
+    let result = tokio::try_join!(biased; downward, upward).map(|((), ())| ());
+    if result.is_ok() {
+        reader.unsplit(writer).close();
+    } else {
+        // Dropping the socket resets it.
+        up.abort();
+        down.abort();
+    }
+    (carried, result)
+}
+
+/// Receives what is there, about [`READ`] bytes at most: packets are small, and one
+/// write for each would cost more than all else. The second value is there when the
+/// stream has ended, well or not.
+async fn receive_batch<D: Down>(down: &mut D) -> (BytesMut, Option<Result<(), StreamError>>) {
+    let mut batch = BytesMut::new();
+    let mut next = Some(down.receive().await);
+    while let Some(received) = next {
+        match received {
+            Ok(Some(data)) => batch.put(data),
+            Ok(None) => return (batch, Some(Ok(()))),
+            Err(error) => return (batch, Some(Err(error))),
+        }
+        if batch.len() >= READ {
+            break;
+        }
+        next = down.receive().now_or_never();
+    }
+    (batch, None)
+}
+
+/// Reads what is there, up to [`READ`] bytes; empty at the end.
+async fn read(reader: &mut (impl AsyncRead + Unpin)) -> io::Result<Bytes> {
+    thread_local! {
+        static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ]);
+    }
+    std::future::poll_fn(|context: &mut Context<'_>| {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut buffer = ReadBuf::new(scratch);
+            match Pin::new(&mut *reader).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) => Poll::Ready(Ok(Bytes::copy_from_slice(buffer.filled()))),
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                Poll::Pending => Poll::Pending,
+            }
+        })
+    })
+    .await
+}

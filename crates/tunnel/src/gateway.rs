@@ -1,0 +1,399 @@
+//! The gateway: authenticates terminals and speaks to the real servers for them.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use h3::error::Code;
+use noq::VarInt;
+
+use crate::egress::Egress;
+use crate::flow::{self, Carried, Down as _};
+use crate::identity::{Fingerprint, Identity, Registry, Standing};
+use crate::outside::Dial;
+use crate::session::describe;
+use crate::stall::Stalls;
+use crate::target::{Host, Target};
+use crate::transport::{MAX_FLOWS, Transport};
+use crate::wire::quic::{Connection, Stops};
+use crate::wire::request::{self, Asked, ErrorKind, Refusal};
+
+/// An origin that has not answered by then is told to the terminal as a timeout.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Wait before the next address of a name is tried beside the last (RFC 8305, section 8).
+const NEXT_ADDRESS: Duration = Duration::from_millis(250);
+
+type RequestStream = h3::server::RequestStream<crate::session::BidiStream, Bytes>;
+
+/// A running gateway.
+pub struct Gateway<D> {
+    endpoint: noq::Endpoint,
+    registry: Arc<dyn Registry>,
+    transport: Transport,
+    egress: Egress,
+    dialler: D,
+    sessions: Mutex<Sessions>,
+    /// UDP datagrams that belonged to sessions which have ended.
+    datagrams: AtomicU64,
+}
+
+/// Open sessions: one for each terminal, the newest.
+#[derive(Default)]
+struct Sessions {
+    open: BTreeMap<Fingerprint, noq::Connection>,
+}
+
+/// What a gateway needs beside its endpoint.
+pub struct Parts<D> {
+    /// Whom it knows.
+    pub registry: Arc<dyn Registry>,
+    /// Windows and controller.
+    pub transport: Transport,
+    /// What may be dialled.
+    pub egress: Egress,
+    /// How it is dialled.
+    pub dialler: D,
+}
+
+/// The QUIC configuration of a gateway that is `identity`.
+pub fn server_config(
+    identity: &Identity,
+    registry: Arc<dyn Registry>,
+    transport: &Transport,
+) -> noq::ServerConfig {
+    let tls = Arc::new(identity.tls_from(registry));
+    let mut config = noq::ServerConfig::with_crypto(tls);
+    config.transport_config(Arc::new(transport.quic(MAX_FLOWS)));
+    config
+}
+
+impl<D: Dial> Gateway<D> {
+    /// A gateway that serves what arrives at `endpoint`, which has the configuration
+    /// of [`server_config`].
+    pub fn new(endpoint: noq::Endpoint, parts: Parts<D>) -> Arc<Self> {
+        let Parts {
+            registry,
+            transport,
+            egress,
+            dialler,
+        } = parts;
+        Arc::new(Self {
+            endpoint,
+            registry,
+            transport,
+            egress,
+            dialler,
+            sessions: Mutex::default(),
+            datagrams: AtomicU64::new(0),
+        })
+    }
+
+    /// Serves until the endpoint is closed.
+    pub async fn run(self: &Arc<Self>) {
+        while let Some(incoming) = self.endpoint.accept().await {
+            // Every source proves its address before any work is spent on it when there
+            // is little room left (RFC 9000, section 8.1.2).
+            let room = self.transport.max_sessions();
+            let open = self.endpoint.open_connections() as u64;
+            if open >= room.saturating_mul(2) {
+                incoming.refuse();
+                continue;
+            }
+            if open >= room && incoming.may_retry() && !incoming.remote_address_validated() {
+                let _ = incoming.retry();
+                continue;
+            }
+            let gateway = self.clone();
+            tokio::spawn(async move {
+                let from = incoming.remote_address();
+                match incoming.await {
+                    Ok(connection) => gateway.serve(connection, from).await,
+                    Err(error) => {
+                        tracing::warn!(%from, "no session: {}", describe(&error));
+                    }
+                }
+            });
+        }
+    }
+
+    /// UDP datagrams that belonged to a session, so far.
+    pub fn session_datagrams(&self) -> u64 {
+        let open: u64 = self
+            .lock()
+            .open
+            .values()
+            .map(|c| c.stats().udp_rx.datagrams)
+            .sum();
+        open + self.datagrams.load(Ordering::Relaxed)
+    }
+
+    async fn serve(self: Arc<Self>, connection: noq::Connection, from: SocketAddr) {
+        let Some(key) = Fingerprint::of_peer(&connection) else {
+            // The handshake requires a certificate; without one it is a defect of ours.
+            connection.close(VarInt::from_u32(0), b"no key was shown");
+            return;
+        };
+        let standing = self.registry.standing(&key);
+        if standing == Standing::Terminal && !self.admit(key, &connection) {
+            tracing::warn!(%from, %key, "session refused: {} are open, which is what the memory is for", self.transport.max_sessions());
+            close(
+                &connection,
+                Code::H3_EXCESSIVE_LOAD,
+                b"the gateway has no room for another session",
+            );
+            return;
+        }
+        tracing::info!(%from, %key, ?standing, "session is up");
+        self.serve_requests(&connection, key, standing).await;
+        let why = connection
+            .close_reason()
+            .map_or_else(|| "ended".into(), |error| describe(&error));
+        tracing::info!(%from, %key, "session ended: {why}");
+        self.datagrams
+            .fetch_add(connection.stats().udp_rx.datagrams, Ordering::Relaxed);
+        let mut sessions = self.lock();
+        if sessions
+            .open
+            .get(&key)
+            .is_some_and(|open| open.stable_id() == connection.stable_id())
+        {
+            sessions.open.remove(&key);
+        }
+    }
+
+    /// Gives the session a place. A terminal's new session replaces its old one, which
+    /// it has lost or it would not open another.
+    fn admit(&self, key: Fingerprint, connection: &noq::Connection) -> bool {
+        let mut sessions = self.lock();
+        let known = sessions.open.contains_key(&key);
+        if !known && sessions.open.len() as u64 >= self.transport.max_sessions() {
+            return false;
+        }
+        if let Some(old) = sessions.open.insert(key, connection.clone()) {
+            close(
+                &old,
+                Code::H3_NO_ERROR,
+                b"replaced by a newer session of the same terminal",
+            );
+        }
+        true
+    }
+
+    async fn serve_requests(
+        self: &Arc<Self>,
+        connection: &noq::Connection,
+        key: Fingerprint,
+        standing: Standing,
+    ) {
+        let wire = Connection::new(connection.clone());
+        let stops = wire.stops();
+        let stalls = Stalls::new(self.transport.max_stalled_flows());
+        let mut requests = match h3::server::builder()
+            .max_field_section_size(request::MAX_FIELD_SECTION)
+            .send_grease(false)
+            .build::<_, Bytes>(wire)
+            .await
+        {
+            Ok(requests) => requests,
+            Err(error) => {
+                tracing::warn!(%key, "HTTP/3 could not be set up: {error}");
+                return;
+            }
+        };
+        loop {
+            match requests.accept().await {
+                Ok(Some(resolver)) => {
+                    let (gateway, stops, stalls) = (self.clone(), stops.clone(), stalls.clone());
+                    tokio::spawn(async move {
+                        match resolver.resolve_request().await {
+                            Ok((request, stream)) => {
+                                let asked = request::asked(&request);
+                                gateway
+                                    .answer(asked, stream, key, standing, &stops, &stalls)
+                                    .await;
+                            }
+                            Err(error) => tracing::debug!(%key, "request not understood: {error}"),
+                        }
+                    });
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::debug!(%key, "no more requests: {error}");
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn answer(
+        &self,
+        asked: Result<Asked, Refusal>,
+        stream: RequestStream,
+        key: Fingerprint,
+        standing: Standing,
+        stops: &Stops,
+        stalls: &Stalls,
+    ) {
+        let prohibited = |detail: &str| Refusal {
+            kind: ErrorKind::DestinationIpProhibited,
+            detail: detail.into(),
+        };
+        match (asked, standing) {
+            (Ok(Asked::Connect(target)), Standing::Terminal) => match self.dial(&target).await {
+                Ok(socket) => {
+                    let (carried, result) = self.open_flow(socket, stream, stops, stalls).await;
+                    let Carried { up, down } = carried;
+                    match result {
+                        Ok(()) => tracing::debug!(%target, up, down, "flow ended"),
+                        Err(error) => tracing::debug!(%target, up, down, "flow reset: {error}"),
+                    }
+                }
+                Err(refusal) => {
+                    tracing::debug!(%target, "flow refused: {refusal}");
+                    refuse(stream, &refusal).await;
+                }
+            },
+            (Ok(Asked::Enrol(terminal)), Standing::Enrolment) => {
+                match self.registry.enrol(&key, terminal) {
+                    Ok(()) => {
+                        tracing::info!(%terminal, "terminal enrolled");
+                        accept(stream).await;
+                    }
+                    Err(why) => {
+                        tracing::warn!(%terminal, "terminal not enrolled: {why}");
+                        refuse(stream, &prohibited(&why)).await;
+                    }
+                }
+            }
+            (Ok(Asked::Connect(_)), _) => {
+                refuse(stream, &prohibited("a one-time key can only enrol")).await;
+            }
+            (Ok(Asked::Enrol(_)), _) => {
+                refuse(
+                    stream,
+                    &prohibited("an enrolled terminal cannot enrol others"),
+                )
+                .await;
+            }
+            (Err(refusal), _) => refuse(stream, &refusal).await,
+        }
+    }
+
+    async fn open_flow(
+        &self,
+        socket: D::Socket,
+        mut stream: RequestStream,
+        stops: &Stops,
+        stalls: &Stalls,
+    ) -> (Carried, Result<(), flow::FlowError>) {
+        if let Err(error) = stream.send_response(request::accepted()).await {
+            return (Carried::default(), Err(error.into()));
+        }
+        let stopped = stops.stopped(stream.send_id());
+        let (up, down) = stream.split();
+        flow::carry(socket, up, down, async |_: &mut _| Ok(()), stopped, stalls).await
+    }
+
+    /// Connects to `target`: its addresses that egress allows, one after the other,
+    /// beside each other when one is slow (RFC 8305).
+    async fn dial(&self, target: &Target) -> Result<D::Socket, Refusal> {
+        let deadline = tokio::time::sleep(DIAL_TIMEOUT);
+        tokio::pin!(deadline);
+        let addresses = tokio::select! {
+            addresses = self.allowed(target) => addresses?,
+            () = &mut deadline => {
+                let detail = format!("{target} did not resolve within {} s", DIAL_TIMEOUT.as_secs());
+                return Err(Refusal { kind: ErrorKind::DnsTimeout, detail });
+            }
+        };
+        let mut waiting = addresses.into_iter();
+        let mut dialling = FuturesUnordered::new();
+        let mut failure = None;
+        loop {
+            if let Some(address) = waiting.next() {
+                let address = SocketAddr::new(address, target.port);
+                dialling.push(async move { (address, self.dialler.dial(address).await) });
+            } else if dialling.is_empty() {
+                return Err(failure.unwrap_or_else(|| Refusal {
+                    kind: ErrorKind::DnsError,
+                    detail: format!("{target} has no address"),
+                }));
+            }
+            let more = waiting.len() > 0;
+            tokio::select! {
+                Some((address, dialled)) = dialling.next() => match dialled {
+                    Ok(socket) => return Ok(socket),
+                    Err(error) => {
+                        let detail = format!("{address}: {error}");
+                        failure.get_or_insert(Refusal { kind: ErrorKind::of_dial(&error), detail });
+                    }
+                },
+                () = tokio::time::sleep(NEXT_ADDRESS), if more => {}
+                () = &mut deadline => {
+                    let detail = format!("{target} did not answer within {} s", DIAL_TIMEOUT.as_secs());
+                    return Err(Refusal { kind: ErrorKind::ConnectionTimeout, detail });
+                }
+            }
+        }
+    }
+
+    /// The target's addresses that may be dialled.
+    async fn allowed(&self, target: &Target) -> Result<Vec<IpAddr>, Refusal> {
+        let addresses = match &target.host {
+            Host::Address(address) => vec![*address],
+            Host::Name(name) => self.dialler.resolve(name).await.map_err(|error| Refusal {
+                kind: ErrorKind::DnsError,
+                detail: format!("{name}: {error}"),
+            })?,
+        };
+        let own = self.dialler.own_addresses();
+        let mut denied = None;
+        let allowed: Vec<_> = addresses
+            .into_iter()
+            .filter(|address| match self.egress.check(*address, &own) {
+                Ok(()) => true,
+                Err(kind) => {
+                    denied = Some(Refusal {
+                        kind: ErrorKind::DestinationIpProhibited,
+                        detail: format!("{address} is {kind} and not in egress.allow"),
+                    });
+                    false
+                }
+            })
+            .collect();
+        match denied {
+            Some(refusal) if allowed.is_empty() => {
+                tracing::warn!(%target, "egress denied: {}", refusal.detail);
+                Err(refusal)
+            }
+            _ => Ok(allowed),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn close(connection: &noq::Connection, code: Code, reason: &[u8]) {
+    connection.close(VarInt::from_u64(code.value()).unwrap_or_default(), reason);
+}
+
+/// Answers that it is done. An error means that nobody is there to hear it.
+async fn accept(mut stream: RequestStream) {
+    let _ = stream.send_response(request::accepted()).await;
+    let _ = stream.finish().await;
+}
+
+/// Answers that it is refused. An error means that nobody is there to hear it.
+async fn refuse(stream: RequestStream, refusal: &Refusal) {
+    let (mut up, mut down) = stream.split();
+    let _ = up.send_response(refusal.response()).await;
+    let _ = up.finish().await;
+    down.abort();
+}

@@ -1,0 +1,35 @@
+//! What terminal and gateway need from the world around them.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// A connected byte stream: the local side of a flow.
+///
+/// Dropping it aborts the connection (RST for TCP), so that whatever goes wrong,
+/// the peer never mistakes a torn flow for a finished one. Only [`Self::close`]
+/// ends it well.
+pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// Lets the connection go after both directions have ended.
+    fn close(self);
+}
+
+/// Turns names into addresses.
+pub trait Resolve: Send + Sync + 'static {
+    /// All addresses of `host`, the preferred first.
+    fn resolve(&self, host: &str) -> impl Future<Output = io::Result<Vec<IpAddr>>> + Send;
+}
+
+/// Connects to origins on behalf of the gateway.
+pub trait Dial: Resolve {
+    /// What a connection is.
+    type Socket: Socket;
+
+    /// Connects to `address`.
+    fn dial(&self, address: SocketAddr) -> impl Future<Output = io::Result<Self::Socket>> + Send;
+
+    /// The addresses of the machine itself, now.
+    fn own_addresses(&self) -> Vec<IpAddr>;
+}

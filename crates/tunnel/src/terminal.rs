@@ -1,0 +1,93 @@
+//! The terminal: takes applications' connections and sends them to the gateway.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+
+use crate::flow::{self, FlowError};
+use crate::outside::{Resolve, Socket};
+use crate::session::{Connector, Session};
+use crate::stall::Stalls;
+use crate::target::Target;
+use crate::transport::MAX_FLOWS;
+use crate::wire::request::Refusal;
+
+/// How long a flow waits for a session before it is reset. Browsers give up on a
+/// connection after some 20 s; a GEO session opens in two.
+const SESSION_WAIT: Duration = Duration::from_secs(10);
+
+/// A running terminal. Clones are the same terminal.
+#[derive(Clone)]
+pub struct Terminal {
+    session: watch::Receiver<Option<Session>>,
+    flows: Arc<Semaphore>,
+    stalls: Stalls,
+}
+
+impl Terminal {
+    /// A terminal, and the task that keeps its session: run it for as long as the
+    /// terminal is to work.
+    pub fn new<R: Resolve>(connector: Connector<R>) -> (Self, impl Future<Output = Infallible>) {
+        let (current, session) = watch::channel(None);
+        let stalls = Stalls::new(connector.transport.max_stalled_flows());
+        let terminal = Self {
+            session,
+            flows: Arc::new(Semaphore::new(MAX_FLOWS as usize)),
+            stalls,
+        };
+        (terminal, async move { connector.keep(&current).await })
+    }
+
+    /// The current session, also when it changes.
+    pub fn session(&self) -> watch::Receiver<Option<Session>> {
+        self.session.clone()
+    }
+
+    /// Carries one application's connection to `target`; returns when it has ended.
+    pub async fn carry(&self, socket: impl Socket, target: Target) {
+        let Ok(_place) = self.flows.try_acquire() else {
+            tracing::warn!(%target, "flow reset: {MAX_FLOWS} flows are open already");
+            return;
+        };
+        let (carried, result) = match self.open(&target).await {
+            Ok((session, stream)) => {
+                let stopped = session.stops().stopped(stream.id());
+                let (up, down) = stream.split();
+                let opened = async |down: &mut crate::session::DownStream| {
+                    let answer = down.recv_response().await?;
+                    Refusal::read(&answer).map_err(FlowError::Refused)
+                };
+                flow::carry(socket, up, down, opened, stopped, &self.stalls).await
+            }
+            Err(error) => (flow::Carried::default(), Err(error)),
+        };
+        match result {
+            Ok(()) => tracing::debug!(%target, up = carried.up, down = carried.down, "flow ended"),
+            Err(error) => {
+                tracing::debug!(%target, up = carried.up, down = carried.down, "flow reset: {error}");
+            }
+        }
+    }
+
+    async fn open(
+        &self,
+        target: &Target,
+    ) -> Result<
+        (
+            Session,
+            h3::client::RequestStream<crate::session::BidiStream, bytes::Bytes>,
+        ),
+        FlowError,
+    > {
+        let mut current = self.session.clone();
+        let wait = current.wait_for(|session| session.as_ref().is_some_and(|s| !s.is_closed()));
+        let session = match tokio::time::timeout(SESSION_WAIT, wait).await {
+            Ok(Ok(session)) => session.clone().ok_or(FlowError::NoSession)?,
+            _ => return Err(FlowError::NoSession),
+        };
+        let stream = session.connect(target).await?;
+        Ok((session, stream))
+    }
+}
