@@ -1,0 +1,37 @@
+//! QUIC endpoints on the machine's sockets.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bentpipe_tunnel::identity::Identity;
+use noq::{Endpoint, EndpointConfig, TokioRuntime};
+use noq_proto::HashedConnectionIdGenerator;
+
+use crate::udp::{self, Received};
+
+/// An endpoint at `address`. With `server` it also accepts sessions.
+///
+/// Its reset key and connection IDs follow from `identity`, so that an end which has
+/// restarted tells its peer so at once (stateless reset, RFC 9000, section 10.3)
+/// instead of leaving it to wait for a timeout.
+pub fn endpoint(
+    address: SocketAddr,
+    identity: &Identity,
+    server: Option<noq::ServerConfig>,
+) -> io::Result<(Endpoint, Received)> {
+    let reset = identity.derived_secret("bentpipe stateless reset");
+    let mut config = EndpointConfig::new(Arc::new(ring::hmac::Key::new(
+        ring::hmac::HMAC_SHA256,
+        &reset,
+    )));
+    let secret = identity.derived_secret("bentpipe connection IDs");
+    let key = u64::from_le_bytes(secret[..8].try_into().expect("eight of 32 bytes"));
+    config.cid_generator(Arc::new(move || {
+        Box::new(HashedConnectionIdGenerator::from_key(key))
+    }));
+    let (socket, received) = udp::bind(address)?;
+    let endpoint =
+        Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(TokioRuntime))?;
+    Ok((endpoint, received))
+}

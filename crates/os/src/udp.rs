@@ -1,0 +1,108 @@
+//! The UDP socket below QUIC, with room for a satellite's flight and a count.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+use noq::{AsyncUdpSocket, Runtime as _, TokioRuntime, UdpSender};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+/// What the kernel may hold while this process does not run: 100 ms at 250 Mbit/s.
+const SOCKET_BUFFER: usize = 4 << 20;
+
+/// Counts the datagrams that have come in.
+#[derive(Debug, Clone, Default)]
+pub struct Received(Arc<AtomicU64>);
+
+impl Received {
+    /// Datagrams so far.
+    pub fn datagrams(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Opens a UDP socket at `address` for QUIC.
+pub fn bind(address: SocketAddr) -> io::Result<(Box<dyn AsyncUdpSocket>, Received)> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::DGRAM,
+        Some(Protocol::UDP),
+    )?;
+    if address.is_ipv6() {
+        // IPv4 peers reach a wildcard IPv6 socket too, where the system has both.
+        let _ = socket.set_only_v6(false);
+    }
+    socket.bind(&address.into())?;
+    grow_buffers(&socket);
+    let received = Received::default();
+    let inner = TokioRuntime.wrap_udp_socket(socket.into())?;
+    Ok((
+        Box::new(Counting {
+            inner,
+            received: received.clone(),
+        }),
+        received,
+    ))
+}
+
+fn grow_buffers(socket: &Socket) {
+    let socket = SockRef::from(socket);
+    // The kernel grants what net.core.rmem_max allows; that is never an error.
+    let _ = socket.set_recv_buffer_size(SOCKET_BUFFER);
+    let _ = socket.set_send_buffer_size(SOCKET_BUFFER);
+    match socket.recv_buffer_size() {
+        // The kernel doubles what it grants (socket(7)).
+        Ok(granted) if granted / 2 >= SOCKET_BUFFER => {}
+        Ok(granted) => tracing::info!(
+            "UDP receive buffer is {} KiB of {} KiB; bursts may be lost before they are read. To change: sysctl net.core.rmem_max={SOCKET_BUFFER}",
+            granted / 2 / 1024,
+            SOCKET_BUFFER / 1024,
+        ),
+        Err(_) => {}
+    }
+}
+
+#[derive(Debug)]
+struct Counting {
+    inner: Box<dyn AsyncUdpSocket>,
+    received: Received,
+}
+
+impl AsyncUdpSocket for Counting {
+    fn create_sender(&self) -> Pin<Box<dyn UdpSender>> {
+        self.inner.create_sender()
+    }
+
+    fn poll_recv(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &mut [io::IoSliceMut<'_>],
+        meta: &mut [noq::udp::RecvMeta],
+    ) -> Poll<io::Result<usize>> {
+        let count = ready!(self.inner.poll_recv(context, buffers, meta))?;
+        // One entry may hold several datagrams of one length (GRO).
+        let datagrams = meta[..count]
+            .iter()
+            .map(|m| m.len.div_ceil(m.stride.max(1)))
+            .sum::<usize>();
+        self.received
+            .0
+            .fetch_add(datagrams as u64, Ordering::Relaxed);
+        Poll::Ready(Ok(count))
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.inner.local_addr()
+    }
+
+    fn max_receive_segments(&self) -> std::num::NonZeroUsize {
+        self.inner.max_receive_segments()
+    }
+
+    fn may_fragment(&self) -> bool {
+        self.inner.may_fragment()
+    }
+}
