@@ -2,6 +2,7 @@
 
 mod failure;
 mod link;
+mod emulate;
 
 use clap::{Parser, Subcommand};
 
@@ -19,6 +20,7 @@ enum Command {
     /// What a link scenario amounts to
     #[command(subcommand)]
     Link(link::Command),
+    Emulate(Box<emulate::Command>),
 }
 
 fn main() -> std::process::ExitCode {
@@ -34,6 +36,7 @@ fn main() -> std::process::ExitCode {
         .init();
     let result = match Cli::parse().command {
         Command::Link(command) => link::run(command),
+        Command::Emulate(command) => emulate::run(&command),
     };
     match result {
         Ok(()) => std::process::ExitCode::SUCCESS,

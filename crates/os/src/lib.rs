@@ -1,8 +1,17 @@
 //! The only crate that touches the machine.
 //!
-//! The tunnel's side: [`ingress`] and [`tproxy`] bring applications' connections,
+//! For the laboratory, in the order in which a packet and its device need it:
+//! [`namespace`], [`tun`], [`realtime`] and the [`emulator`] itself.
+//!
+//! For the tunnel: [`ingress`] and [`tproxy`] bring applications' connections,
 //! [`tcp`], [`udp`] and [`quic`] are its sockets, [`secret`] and [`limits`] what it
 //! needs of the system.
+
+pub mod namespace;
+mod netlink;
+pub mod tun;
+pub mod realtime;
+pub mod emulator;
 
 pub mod ingress;
 pub mod tproxy;

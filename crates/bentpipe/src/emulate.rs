@@ -1,0 +1,241 @@
+//! `bentpipe emulate`: a link between network namespaces, in real time.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::Context;
+use bentpipe_link::scenario::{DirectionSpec, Scenario};
+use bentpipe_os::emulator::{Certificate, Emulator, EmulatorError, End, Plan, certificate};
+use bentpipe_os::namespace::{Namespace, NamespaceError};
+use bentpipe_os::tun::{self, TunError, TunSpec};
+use bentpipe_units::Span;
+use clap::Args;
+use ipnet::IpNet;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::failure::Failure;
+use crate::link;
+
+/// Run a scenario between TUN devices in network namespaces, in real time
+///
+/// Makes a device in each namespace that is named, moves packets between them as the
+/// scenario says, and prints a certificate of punctuality at the end (SIGINT, SIGTERM
+/// or --duration). The devices vanish with it.
+#[derive(Debug, Args)]
+pub struct Command {
+    /// The scenario, a TOML file
+    scenario: PathBuf,
+    /// The terminal's end of the satellite hop; the device is sat0 unless named
+    #[arg(long, value_name = "NETNS[/DEV]")]
+    terminal: Place,
+    /// The gateway's end of the satellite hop; the device is sat0 unless named
+    #[arg(long, value_name = "NETNS[/DEV]")]
+    gateway: Place,
+    /// The gateway's end of the ground hop; the device is gnd0 unless named
+    #[arg(long, value_name = "NETNS[/DEV]", requires = "ground_server")]
+    ground_gateway: Option<Place>,
+    /// The servers' end of the ground hop; the device is gnd0 unless named
+    #[arg(long, value_name = "NETNS[/DEV]", requires = "ground_gateway")]
+    ground_server: Option<Place>,
+    /// An address of the terminal's device
+    #[arg(long, value_name = "CIDR")]
+    terminal_address: Vec<IpNet>,
+    /// An address of the gateway's device
+    #[arg(long, value_name = "CIDR")]
+    gateway_address: Vec<IpNet>,
+    /// An address of the gateway's device of the ground hop
+    #[arg(long, value_name = "CIDR", requires = "ground_gateway")]
+    ground_gateway_address: Vec<IpNet>,
+    /// An address of the servers' device
+    #[arg(long, value_name = "CIDR", requires = "ground_server")]
+    ground_server_address: Vec<IpNet>,
+    /// Largest packet, bytes
+    #[arg(long, default_value_t = 1500,
+          value_parser = clap::value_parser!(u32).range(i64::from(tun::SMALLEST_MTU)..=i64::from(tun::LARGEST_MTU)))]
+    mtu: u32,
+    /// End after this long, like "30 s"
+    #[arg(long, value_name = "SPAN")]
+    duration: Option<Span>,
+    /// Write the certificate here, as JSON
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
+    /// Seed of the losses, instead of the scenario's
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+/// Where one end of a hop is to be.
+#[derive(Debug, Clone)]
+struct Place {
+    namespace: String,
+    device: Option<String>,
+}
+
+impl FromStr for Place {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        // A path is a namespace's own name, as in /proc/1234/ns/net.
+        let (namespace, device) = match text.split_once('/') {
+            Some((namespace, device)) if !text.starts_with('/') => (namespace, Some(device)),
+            _ => (text, None),
+        };
+        if namespace.is_empty() {
+            return Err("a network namespace's name, or a path like /proc/PID/ns/net".into());
+        }
+        if let Some(device) = device {
+            tun::check_name(device).map_err(|error| error.to_string())?;
+        }
+        Ok(Self {
+            namespace: namespace.to_owned(),
+            device: device.map(str::to_owned),
+        })
+    }
+}
+
+impl Place {
+    fn open(&self, default: &str, mtu: u32, addresses: &[IpNet]) -> Result<End, Failure> {
+        let namespace = Namespace::open(&self.namespace).map_err(namespace_failure)?;
+        Ok(End {
+            namespace,
+            tun: TunSpec {
+                device: self.device.clone().unwrap_or_else(|| default.to_owned()),
+                mtu,
+                addresses: addresses.to_vec(),
+            },
+        })
+    }
+}
+
+pub fn run(command: &Command) -> Result<(), Failure> {
+    let scenario = link::load(&command.scenario)?;
+    // Before the run, so that a certificate that cannot be written costs no run.
+    let certificate_file = command
+        .certificate
+        .as_ref()
+        .map(|path| {
+            std::fs::File::create(path)
+                .map(|file| (path, file))
+                .map_err(|error| Failure::file(path, error))
+        })
+        .transpose()?;
+    let emulator = Emulator::create(
+        &scenario.name,
+        certificate::limit(scenario.satellite_rtt()),
+        plans(command, &scenario)?,
+    )
+    .map_err(emulator_failure)?;
+
+    let stop = emulator.stopper();
+    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            for _ in signals.forever() {
+                stop.stop();
+            }
+        })
+        .context("cannot start a thread")?;
+    println!("ready: {}", scenario.name);
+    std::io::stdout().flush().context("standard output")?;
+
+    let duration = command.duration;
+    let certificate = std::thread::Builder::new()
+        .name("emulator".into())
+        .spawn(move || emulator.run(duration))
+        .context("cannot start a thread")?
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        .map_err(emulator_failure)?;
+    print!("{certificate}");
+    if let Some((path, file)) = certificate_file {
+        write_json(&certificate, file).with_context(|| path.display().to_string())?;
+    }
+    match certificate.fault {
+        Some(fault) => Err(Failure::Runtime(anyhow::anyhow!(fault))),
+        None => Ok(()),
+    }
+}
+
+fn plans(command: &Command, scenario: &Scenario) -> Result<Vec<Plan>, Failure> {
+    let seed = command.seed.unwrap_or(scenario.seed);
+    let mtu = command.mtu;
+    let mut plans = vec![Plan {
+        name: "satellite".into(),
+        near: command
+            .terminal
+            .open("sat0", mtu, &command.terminal_address)?,
+        far: command
+            .gateway
+            .open("sat0", mtu, &command.gateway_address)?,
+        forward: scenario.forward.clone(),
+        r#return: scenario.r#return.clone(),
+        seed,
+    }];
+    if let (Some(gateway), Some(server)) = (&command.ground_gateway, &command.ground_server) {
+        let ground: DirectionSpec = scenario
+            .ground
+            .as_ref()
+            .ok_or_else(|| {
+                Failure::file(
+                    &command.scenario,
+                    "--ground-gateway and --ground-server need a [ground] table with a delay, like delay = \"40 ms\"",
+                )
+            })?
+            .direction();
+        plans.push(Plan {
+            name: "ground".into(),
+            near: gateway.open("gnd0", mtu, &command.ground_gateway_address)?,
+            far: server.open("gnd0", mtu, &command.ground_server_address)?,
+            forward: ground.clone(),
+            r#return: ground,
+            seed: seed.wrapping_add(2),
+        });
+    }
+    Ok(plans)
+}
+
+fn write_json(certificate: &Certificate, mut file: std::fs::File) -> anyhow::Result<()> {
+    serde_json::to_writer_pretty(&mut file, certificate)?;
+    writeln!(file)?;
+    Ok(())
+}
+
+fn namespace_failure(error: NamespaceError) -> Failure {
+    Failure::Runtime(error.into())
+}
+
+fn emulator_failure(error: EmulatorError) -> Failure {
+    match error {
+        EmulatorError::Tun(TunError::Name { .. }) => Failure::Configuration(error.to_string()),
+        error => Failure::Runtime(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(text: &str) -> Result<(String, Option<String>), String> {
+        text.parse::<Place>()
+            .map(|place| (place.namespace, place.device))
+    }
+
+    #[test]
+    fn a_place_is_a_namespace_with_or_without_a_device() {
+        assert_eq!(place("gw"), Ok(("gw".into(), None)));
+        assert_eq!(place("gw/sat1"), Ok(("gw".into(), Some("sat1".into()))));
+        assert_eq!(
+            place("/proc/42/ns/net"),
+            Ok(("/proc/42/ns/net".into(), None))
+        );
+    }
+
+    #[test]
+    fn a_device_must_have_a_name_that_the_kernel_takes() {
+        for text in ["gw/", "gw/a b", "gw/longer-than-fifteen", "gw/..", ""] {
+            assert!(place(text).is_err(), "{text:?}");
+        }
+    }
+}

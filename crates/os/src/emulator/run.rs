@@ -1,0 +1,379 @@
+//! The loop: it moves packets and decides nothing.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bentpipe_link::scenario::DirectionSpec;
+use bentpipe_units::{Span, Time};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::io::Errno;
+
+use super::certificate::{self, Certificate, DirectionReport, LinkReport, Machine};
+use super::frame::{Frame, Link, Pool};
+use super::lateness::Distribution;
+use super::pace::{self, Step};
+use crate::namespace::Namespace;
+use crate::realtime::Granted;
+use crate::tun::{Tun, TunError, TunSpec};
+
+/// How long before a departure the loop gets up and watches the clock: the usual
+/// time from a timer's moment to the thread's first instruction, on a virtual machine.
+const WAKE: Span = Span::from_nanos(20_000);
+/// Packets to take from one device, or to give to one, before looking at the others.
+const BATCH: usize = 16;
+/// Memory for packets that is there before the first one comes.
+const PREALLOCATED: usize = 8 << 20;
+/// A call that sleeps takes longer than this; one that does not, less.
+const SLEPT: Span = Span::from_nanos(3_000);
+
+/// One end of a link: a device to be made in a namespace.
+#[derive(Debug)]
+pub struct End {
+    /// Where.
+    pub namespace: Namespace,
+    /// What.
+    pub tun: TunSpec,
+}
+
+/// A link to be run.
+#[derive(Debug)]
+pub struct Plan {
+    /// What the certificate calls it.
+    pub name: String,
+    /// The end towards the user: the terminal.
+    pub near: End,
+    /// The end towards the servers: the gateway.
+    pub far: End,
+    /// From the far end to the near one.
+    pub forward: DirectionSpec,
+    /// From the near end to the far one.
+    pub r#return: DirectionSpec,
+    /// Seeds the losses of the forward direction; the other direction's is the next number.
+    pub seed: u64,
+}
+
+/// Why links cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum EmulatorError {
+    /// A device cannot be had.
+    #[error(transparent)]
+    Tun(#[from] TunError),
+    /// The system refuses what every Linux since 5.11 can do.
+    #[error("cannot wait for packets: {0}")]
+    Wait(io::Error),
+}
+
+impl From<Errno> for EmulatorError {
+    fn from(errno: Errno) -> Self {
+        Self::Wait(errno.into())
+    }
+}
+
+/// Ends a run, from any thread.
+#[derive(Debug, Clone)]
+pub struct Stop(Arc<OwnedFd>);
+
+impl Stop {
+    /// Ends the run now; later calls change nothing.
+    pub fn stop(&self) {
+        if let Err(errno) = rustix::io::write(&*self.0, &1u64.to_ne_bytes()) {
+            // Full: it has been told 2^64 - 2 times already.
+            tracing::debug!("stop: {errno}");
+        }
+    }
+}
+
+/// Links with their devices made, ready to run.
+pub struct Emulator {
+    scenario: String,
+    limit: Span,
+    ports: Vec<Port>,
+    /// The lane that port `n` feeds is lane `n`.
+    lanes: Vec<Lane>,
+    names: Vec<String>,
+    pool: Pool,
+    epoll: OwnedFd,
+    stop: Stop,
+}
+
+/// A device, and how much it has been attended to.
+struct Port {
+    tun: Tun,
+    mtu: usize,
+    /// Since when packets may have been waiting in it, when the last batch left some.
+    left_over: Option<Time>,
+}
+
+/// One direction of a link: what it has, and what became of it.
+struct Lane {
+    link: Link,
+    /// The port that it feeds.
+    out: usize,
+    lateness: Distribution,
+    unread: Distribution,
+    unwritten: u64,
+    refusal: Option<Errno>,
+    oversized: u64,
+}
+
+/// The stop signal's mark among the events; ports have their index.
+const STOP: u64 = u64::MAX;
+
+impl Emulator {
+    /// Makes every device. `limit` is the lateness that one packet in a thousand may exceed.
+    pub fn create(scenario: &str, limit: Span, plans: Vec<Plan>) -> Result<Self, EmulatorError> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let stop = Stop(Arc::new(eventfd(
+            0,
+            EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK,
+        )?));
+        epoll::add(&epoll, &*stop.0, EventData::new_u64(STOP), EventFlags::IN)?;
+        let (mut ports, mut lanes, mut names) = (Vec::new(), Vec::new(), Vec::new());
+        for plan in plans {
+            let first = ports.len();
+            // Port `first` is the far end: what comes out of it goes forward, to the near one.
+            for (end, spec, out, seed) in [
+                (&plan.far, &plan.forward, first + 1, plan.seed),
+                (&plan.near, &plan.r#return, first, plan.seed.wrapping_add(1)),
+            ] {
+                let tun = Tun::create(&end.namespace, &end.tun)?;
+                epoll::add(
+                    &epoll,
+                    &tun,
+                    EventData::new_u64(ports.len() as u64),
+                    EventFlags::IN,
+                )?;
+                ports.push(Port {
+                    tun,
+                    mtu: end.tun.mtu as usize,
+                    left_over: None,
+                });
+                lanes.push(Lane {
+                    link: Link::new(spec, seed),
+                    out,
+                    lateness: Distribution::new(),
+                    unread: Distribution::new(),
+                    unwritten: 0,
+                    refusal: None,
+                    oversized: 0,
+                });
+            }
+            names.push(plan.name);
+        }
+        // One byte more than the longest packet, so that a longer one shows.
+        let room = ports.iter().map(|port| port.mtu).max().unwrap_or(0) + 1;
+        Ok(Self {
+            scenario: scenario.to_owned(),
+            limit,
+            ports,
+            lanes,
+            names,
+            pool: Pool::new(room, PREALLOCATED / room),
+            epoll,
+            stop,
+        })
+    }
+
+    /// A handle that ends the run.
+    pub fn stopper(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    /// Runs the links on the calling thread until `duration` has passed or
+    /// [`Stop::stop`] is called, and removes the devices.
+    pub fn run(mut self, duration: Option<Span>) -> Result<Certificate, EmulatorError> {
+        let granted = Granted::claim();
+        for refused in &granted.refused {
+            tracing::warn!("lateness may suffer: {refused}");
+        }
+        let clock = Clock(Instant::now());
+        let end = duration.map(|duration| Time::ZERO + duration);
+        let mut wakes = Distribution::new();
+        let mut events = Vec::with_capacity(8);
+        let mut fault = None;
+        // Since when a packet that comes in would have been waiting.
+        let mut attended = Time::ZERO;
+        'run: loop {
+            let due = self
+                .lanes
+                .iter()
+                .filter_map(|lane| lane.link.poll_timeout());
+            let now = clock.now();
+            let (nap, asleep_until) = match pace::next(now, due.min(), end, WAKE) {
+                Step::End => break,
+                Step::Go => {
+                    self.depart(&clock);
+                    (Some(Timespec::default()), None)
+                }
+                Step::Watch => (Some(Timespec::default()), None),
+                Step::Sleep(span) => (Some(timespec(span)), Some(now + span)),
+                Step::Wait => (None, None),
+            };
+            events.clear();
+            let before = clock.now();
+            match epoll::wait(
+                &self.epoll,
+                rustix::buffer::spare_capacity(&mut events),
+                nap.as_ref(),
+            ) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            let woke = clock.now();
+            if let (Some(until), true) = (asleep_until, events.is_empty()) {
+                wakes.record(woke.since(until));
+            }
+            let since = if woke.since(before) > SLEPT {
+                woke
+            } else {
+                attended
+            };
+            attended = woke;
+            for event in &events {
+                let Ok(port) = usize::try_from(event.data.u64()) else {
+                    break 'run;
+                };
+                if event.data.u64() == STOP {
+                    break 'run;
+                }
+                if let Err(errno) = self.take(port, since, &clock) {
+                    let tun = &self.ports[port].tun;
+                    fault = Some(format!(
+                        "the device {} in {} has vanished: {errno}",
+                        tun.device(),
+                        tun.namespace()
+                    ));
+                    break 'run;
+                }
+            }
+        }
+        Ok(self.certify(clock.now(), granted, &wakes, fault))
+    }
+
+    /// Takes packets from a port into its lane.
+    fn take(&mut self, index: usize, since: Time, clock: &Clock) -> Result<(), Errno> {
+        let (port, lane) = (&mut self.ports[index], &mut self.lanes[index]);
+        let since = port.left_over.take().unwrap_or(since);
+        for _ in 0..BATCH {
+            let mut bytes = self.pool.take();
+            match port.tun.read(&mut bytes) {
+                Ok(_) => {}
+                Err(Errno::WOULDBLOCK) => {
+                    self.pool.give(bytes);
+                    return Ok(());
+                }
+                Err(errno) => return Err(errno),
+            }
+            // Its own moment for each packet: a batch has not come in all at once.
+            let now = clock.now();
+            if bytes.len() > port.mtu {
+                lane.oversized += 1;
+                self.pool.give(bytes);
+                continue;
+            }
+            lane.unread.record(now.since(since));
+            if let Err(dropped) = lane.link.handle_arrival(now, Frame { bytes }) {
+                self.pool.give(dropped.packet.bytes);
+            }
+        }
+        port.left_over = Some(since);
+        Ok(())
+    }
+
+    /// Writes what is due, a batch at most from each lane.
+    fn depart(&mut self, clock: &Clock) {
+        for lane in &mut self.lanes {
+            let out = &self.ports[lane.out].tun;
+            let mut now = clock.now();
+            for _ in 0..BATCH {
+                let Some(departure) = lane.link.poll_departure(now) else {
+                    break;
+                };
+                if let Err(errno) = out.write(&departure.packet.bytes) {
+                    lane.unwritten += 1;
+                    lane.refusal = Some(errno);
+                }
+                now = clock.now();
+                lane.lateness.record(now.since(departure.at));
+                self.pool.give(departure.packet.bytes);
+            }
+        }
+    }
+
+    fn certify(
+        mut self,
+        ended: Time,
+        granted: Granted,
+        wakes: &Distribution,
+        fault: Option<String>,
+    ) -> Certificate {
+        let places: Vec<_> = self
+            .ports
+            .iter()
+            .map(|port| format!("{}/{}", port.tun.namespace(), port.tun.device()))
+            .collect();
+        let mut report = |index: usize, name| {
+            let lane = &self.lanes[index];
+            DirectionReport {
+                name,
+                from: places[index].clone(),
+                to: places[lane.out].clone(),
+                counters: *lane.link.counters(),
+                held: lane.link.held(),
+                lateness_us: lane.lateness.quantiles(),
+                unread_us: lane.unread.quantiles(),
+                overflow: self.ports[index].tun.overflow().ok(),
+                unwritten: lane.unwritten,
+                refusal: lane.refusal.map(|errno| errno.to_string()),
+                oversized: lane.oversized,
+            }
+        };
+        let links: Vec<_> = self
+            .names
+            .iter()
+            .enumerate()
+            .map(|(link, name)| LinkReport {
+                name: name.clone(),
+                directions: [report(2 * link, "forward"), report(2 * link + 1, "return")],
+            })
+            .collect();
+        let limit_us = self.limit.as_secs_f64() * 1e6;
+        let mut reasons = certificate::reasons(limit_us, &links);
+        reasons.extend(fault.clone());
+        Certificate {
+            schema: certificate::SCHEMA,
+            scenario: self.scenario,
+            valid: reasons.is_empty(),
+            limit_us,
+            reasons,
+            duration_s: ended.since(Time::ZERO).as_secs_f64(),
+            machine: Machine {
+                granted,
+                wake_us: wakes.quantiles(),
+            },
+            links,
+            fault,
+        }
+    }
+}
+
+/// The time of the run: nanoseconds since it began.
+struct Clock(Instant);
+
+impl Clock {
+    fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+fn timespec(span: Span) -> Timespec {
+    const SECOND: u64 = 1_000_000_000;
+    let parts = |nanos: u64| i64::try_from(nanos).unwrap_or(i64::MAX);
+    Timespec {
+        tv_sec: parts(span.as_nanos() / SECOND),
+        tv_nsec: parts(span.as_nanos() % SECOND),
+    }
+}

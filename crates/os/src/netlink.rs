@@ -1,0 +1,130 @@
+//! Asking and telling the kernel about network devices (rtnetlink(7)).
+
+use std::io;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage, Stats64};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+
+/// A conversation with the kernel about the namespace in which it was opened.
+pub struct Netlink {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Netlink {
+    /// Opens the conversation in the calling thread's namespace.
+    pub fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Self {
+            socket,
+            sequence: 0,
+        })
+    }
+
+    /// The device of that name.
+    pub fn device(&mut self, name: &str) -> io::Result<LinkMessage> {
+        let mut query = LinkMessage::default();
+        query
+            .attributes
+            .push(LinkAttribute::IfName(name.to_owned()));
+        match self.ask(RouteNetlinkMessage::GetLink(query), NLM_F_REQUEST)? {
+            Some(RouteNetlinkMessage::NewLink(device)) => Ok(device),
+            _ => Err(io::Error::from(io::ErrorKind::InvalidData)),
+        }
+    }
+
+    /// What has passed through the device since it was made.
+    pub fn statistics(&mut self, name: &str) -> io::Result<Stats64> {
+        self.device(name)?
+            .attributes
+            .into_iter()
+            .find_map(|attribute| match attribute {
+                LinkAttribute::Stats64(statistics) => Some(statistics),
+                _ => None,
+            })
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+    }
+
+    /// Sets the device's largest packet and the length of its queue to us.
+    pub fn set_sizes(&mut self, index: u32, mtu: u32, queue: u32) -> io::Result<()> {
+        let mut change = LinkMessage::default();
+        change.header.index = index;
+        change.attributes = vec![LinkAttribute::Mtu(mtu), LinkAttribute::TxQueueLen(queue)];
+        self.tell(RouteNetlinkMessage::SetLink(change), 0)
+    }
+
+    /// Takes the device up.
+    pub fn set_up(&mut self, index: u32) -> io::Result<()> {
+        let mut change = LinkMessage::default();
+        change.header.index = index;
+        change.header.flags = LinkFlags::Up;
+        change.header.change_mask = LinkFlags::Up;
+        self.tell(RouteNetlinkMessage::SetLink(change), 0)
+    }
+
+    /// Adds an address, usable at once: on a point-to-point device nobody else can have it.
+    pub fn add_address(&mut self, index: u32, address: IpNet) -> io::Result<()> {
+        let mut change = AddressMessage::default();
+        change.header.index = index;
+        change.header.prefix_len = address.prefix_len();
+        change.header.flags = AddressHeaderFlags::Nodad;
+        change.header.family = match address.addr() {
+            IpAddr::V4(_) => AddressFamily::Inet,
+            IpAddr::V6(_) => AddressFamily::Inet6,
+        };
+        change.attributes = vec![
+            AddressAttribute::Local(address.addr()),
+            AddressAttribute::Address(address.addr()),
+        ];
+        self.tell(
+            RouteNetlinkMessage::NewAddress(change),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+    }
+
+    fn tell(&mut self, request: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        self.ask(request, NLM_F_REQUEST | NLM_F_ACK | flags)
+            .map(|_| ())
+    }
+
+    /// Sends one request and takes its one answer; `None` is an acknowledgement.
+    fn ask(
+        &mut self,
+        request: RouteNetlinkMessage,
+        flags: u16,
+    ) -> io::Result<Option<RouteNetlinkMessage>> {
+        self.sequence += 1;
+        let mut header = NetlinkHeader::default();
+        header.flags = flags;
+        header.sequence_number = self.sequence;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(request));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+        loop {
+            let (answer, _) = self.socket.recv_from_full()?;
+            let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+            if answer.header.sequence_number != self.sequence {
+                continue;
+            }
+            return match answer.payload {
+                NetlinkPayload::InnerMessage(inner) => Ok(Some(inner)),
+                NetlinkPayload::Error(error) if error.code.is_some() => Err(error.to_io()),
+                _ => Ok(None),
+            };
+        }
+    }
+}

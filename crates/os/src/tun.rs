@@ -1,0 +1,279 @@
+//! A TUN device: IP packets out of a namespace's stack and back into it.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use ipnet::IpNet;
+use rustix::io::Errno;
+use rustix::ioctl::{Opcode, Updater};
+
+use crate::namespace::{Namespace, NamespaceError};
+use crate::netlink::Netlink;
+
+/// Ethernet's jumbo frames and every satellite modem stay below.
+pub const LARGEST_MTU: u32 = 9000;
+/// IPv6 needs it of every link (RFC 8200, section 5).
+pub const SMALLEST_MTU: u32 = 1280;
+/// Packets that the kernel may hold for us: 0.19 s of 1 Gbit/s in full packets.
+/// What does not fit there is lost before the link model has seen it.
+const KERNEL_QUEUE: u32 = 16_384;
+
+/// Why a TUN device cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum TunError {
+    /// Its namespace cannot be entered.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// No `/dev/net/tun`.
+    #[error(
+        "/dev/net/tun is missing: load the driver with `modprobe tun`, or make the node with `mkdir -p /dev/net && mknod /dev/net/tun c 10 200`"
+    )]
+    NoDriver,
+    /// `/dev/net/tun` cannot be opened.
+    #[error(
+        "cannot open /dev/net/tun: {0}; run as root, or give this user read and write access to it"
+    )]
+    Closed(io::Error),
+    /// The device cannot be made for lack of rights.
+    #[error(
+        "making the TUN device {device} in {namespace} needs CAP_NET_ADMIN there: run as root, or `setcap cap_net_admin,cap_sys_admin+ep` on the binary"
+    )]
+    Forbidden {
+        /// The device.
+        device: String,
+        /// Its namespace.
+        namespace: String,
+    },
+    /// There is a device of that name already.
+    #[error(
+        "there is a device {device} in {namespace} already: remove it with `ip -n {namespace} link del {device}`, or name another one as {namespace}/NAME"
+    )]
+    Taken {
+        /// The device.
+        device: String,
+        /// Its namespace.
+        namespace: String,
+    },
+    /// Not a name for a device.
+    #[error("{device:?} cannot be a device's name: 1 to 15 letters, digits, '-', '_' and '.'")]
+    Name {
+        /// The name that was asked for.
+        device: String,
+    },
+    /// The address is refused.
+    #[error("cannot add the address {address} to {device} in {namespace}: {source}")]
+    Address {
+        /// The address.
+        address: IpNet,
+        /// The device.
+        device: String,
+        /// Its namespace.
+        namespace: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Anything else.
+    #[error("cannot {what} the TUN device {device} in {namespace}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The device.
+        device: String,
+        /// Its namespace.
+        namespace: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// What a TUN device is to be.
+#[derive(Debug, Clone)]
+pub struct TunSpec {
+    /// Its name.
+    pub device: String,
+    /// Its largest packet.
+    pub mtu: u32,
+    /// Its addresses.
+    pub addresses: Vec<IpNet>,
+}
+
+/// Checks what may be a device's name (the kernel's `dev_valid_name`, and no
+/// letters that need quoting anywhere).
+pub fn check_name(device: &str) -> Result<(), TunError> {
+    let fine = (1..=15).contains(&device.len())
+        && !matches!(device, "." | "..")
+        && device
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    if fine {
+        Ok(())
+    } else {
+        Err(TunError::Name {
+            device: device.to_owned(),
+        })
+    }
+}
+
+/// A TUN device, up and with its addresses. It vanishes with this value.
+pub struct Tun {
+    file: File,
+    netlink: Netlink,
+    device: String,
+    namespace: String,
+    /// Packets that the kernel had dropped when the device came up.
+    dropped_before: u64,
+}
+
+impl Tun {
+    /// Makes the device inside `namespace` and takes it up.
+    pub fn create(namespace: &Namespace, spec: &TunSpec) -> Result<Self, TunError> {
+        check_name(&spec.device)?;
+        namespace.run(|| Self::create_here(namespace.name(), spec))?
+    }
+
+    fn create_here(namespace: &str, spec: &TunSpec) -> Result<Self, TunError> {
+        let system = |what| {
+            let (device, namespace) = (spec.device.clone(), namespace.to_owned());
+            move |source: io::Error| TunError::System {
+                what,
+                device,
+                namespace,
+                source,
+            }
+        };
+        let mut netlink = Netlink::open().map_err(system("ask the kernel about"))?;
+        if netlink.device(&spec.device).is_ok() {
+            // TUNSETIFF would attach to another's TUN device instead of refusing.
+            return Err(TunError::Taken {
+                device: spec.device.clone(),
+                namespace: namespace.to_owned(),
+            });
+        }
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open("/dev/net/tun")
+            .map_err(|error| match error.raw_os_error() {
+                Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => TunError::NoDriver,
+                _ => TunError::Closed(error),
+            })?;
+        attach(&file, &spec.device).map_err(|errno| match errno {
+            Errno::PERM | Errno::ACCESS => TunError::Forbidden {
+                device: spec.device.clone(),
+                namespace: namespace.to_owned(),
+            },
+            Errno::BUSY | Errno::EXIST => TunError::Taken {
+                device: spec.device.clone(),
+                namespace: namespace.to_owned(),
+            },
+            errno => system("make")(errno.into()),
+        })?;
+        quieten(&spec.device);
+        let index = netlink
+            .device(&spec.device)
+            .map_err(system("find"))?
+            .header
+            .index;
+        netlink
+            .set_sizes(index, spec.mtu, KERNEL_QUEUE)
+            .map_err(system("set the MTU of"))?;
+        netlink.set_up(index).map_err(system("take up"))?;
+        for address in &spec.addresses {
+            netlink
+                .add_address(index, *address)
+                .map_err(|source| TunError::Address {
+                    address: *address,
+                    device: spec.device.clone(),
+                    namespace: namespace.to_owned(),
+                    source,
+                })?;
+        }
+        let dropped_before = netlink
+            .statistics(&spec.device)
+            .map_err(system("read the statistics of"))?
+            .tx_dropped;
+        Ok(Self {
+            file,
+            netlink,
+            device: spec.device.clone(),
+            namespace: namespace.to_owned(),
+            dropped_before,
+        })
+    }
+
+    /// Takes the next packet that the namespace sends into `packet`, which is empty
+    /// and has room for it; `WOULDBLOCK` when there is none.
+    pub fn read(&self, packet: &mut Vec<u8>) -> Result<usize, Errno> {
+        rustix::io::retry_on_intr(|| {
+            rustix::io::read(&self.file, rustix::buffer::spare_capacity(packet))
+        })
+    }
+
+    /// Gives a packet to the namespace, which processes it before this returns.
+    pub fn write(&self, packet: &[u8]) -> Result<(), Errno> {
+        rustix::io::retry_on_intr(|| rustix::io::write(&self.file, packet)).map(|_| ())
+    }
+
+    /// Packets that the kernel dropped because its queue to us was full.
+    pub fn overflow(&mut self) -> io::Result<u64> {
+        let dropped = self.netlink.statistics(&self.device)?.tx_dropped;
+        Ok(dropped.saturating_sub(self.dropped_before))
+    }
+
+    /// The device's name.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// The name of the namespace that it is in.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Makes `file` the device of that name: IP packets without a header before them.
+fn attach(file: &File, device: &str) -> Result<(), Errno> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the request's number has 32 bits"
+    )]
+    const SET_INTERFACE: Opcode = libc::TUNSETIFF as Opcode;
+    let flags = libc::IFF_TUN | libc::IFF_NO_PI;
+    let mut request = libc::ifreq {
+        ifr_name: [0; libc::IFNAMSIZ],
+        ifr_ifru: libc::__c_anonymous_ifr_ifru {
+            ifru_flags: i16::try_from(flags).expect("the flags have 16 bits"),
+        },
+    };
+    for (to, from) in request.ifr_name.iter_mut().zip(device.bytes()) {
+        *to = libc::c_char::from_ne_bytes([from]);
+    }
+    #[expect(unsafe_code, reason = "no crate wraps this request of the TUN driver")]
+    // SAFETY: TUNSETIFF reads and writes one `struct ifreq`, which `request` is
+    // (tun.c: `tun_chr_ioctl`); its name ends in a zero, since a checked name is
+    // shorter than the field.
+    unsafe {
+        rustix::ioctl::ioctl(file, Updater::<SET_INTERFACE, _>::new(&mut request))
+    }
+}
+
+/// Keeps IPv6 from talking over the device by itself (link-local addresses and
+/// router solicitations would be packets in the measurement that nobody sent).
+fn quieten(device: &str) {
+    for (setting, value) in [("addr_gen_mode", "1"), ("accept_ra", "0")] {
+        // A kernel without IPv6 has no such files, and nothing to keep quiet.
+        let path = format!("/proc/sys/net/ipv6/conf/{device}/{setting}");
+        if let Err(error) = std::fs::write(&path, value) {
+            tracing::debug!("{path}: {error}");
+        }
+    }
+}
