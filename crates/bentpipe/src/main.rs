@@ -3,6 +3,11 @@
 mod failure;
 mod link;
 mod emulate;
+mod terminal;
+mod gateway;
+mod config;
+mod registry;
+mod daemon;
 
 use clap::{Parser, Subcommand};
 
@@ -21,6 +26,8 @@ enum Command {
     #[command(subcommand)]
     Link(link::Command),
     Emulate(Box<emulate::Command>),
+    Terminal(terminal::Command),
+    Gateway(gateway::Command),
 }
 
 fn main() -> std::process::ExitCode {
@@ -37,6 +44,8 @@ fn main() -> std::process::ExitCode {
     let result = match Cli::parse().command {
         Command::Link(command) => link::run(command),
         Command::Emulate(command) => emulate::run(&command),
+        Command::Terminal(command) => terminal::run(command),
+        Command::Gateway(command) => gateway::run(command),
     };
     match result {
         Ok(()) => std::process::ExitCode::SUCCESS,

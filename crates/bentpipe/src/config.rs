@@ -1,0 +1,235 @@
+//! The configuration files of terminal and gateway: parse, check.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use bentpipe_tunnel::egress::Egress;
+use bentpipe_tunnel::identity::{Fingerprint, Identity};
+use bentpipe_tunnel::target::Target;
+use bentpipe_tunnel::transport::Transport;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{self, Failure};
+
+/// `gateway.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Gateway {
+    /// Where terminals arrive, UDP.
+    pub listen: SocketAddr,
+    pub egress: EgressTable,
+    pub transport: Transport,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EgressTable {
+    /// Networks that may be dialled although they are not public.
+    pub allow: Vec<ipnet::IpNet>,
+}
+
+impl Default for Gateway {
+    fn default() -> Self {
+        Self {
+            listen: ([0, 0, 0, 0], 4433).into(),
+            egress: EgressTable::default(),
+            transport: Transport::default(),
+        }
+    }
+}
+
+impl Gateway {
+    pub fn egress(&self) -> Egress {
+        Egress::new(self.egress.allow.clone())
+    }
+}
+
+/// `terminal.toml`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Terminal {
+    pub ingress: Ingress,
+    pub transport: Transport,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Ingress {
+    pub transparent: Option<Transparent>,
+    pub socks5: Option<Socks5>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Transparent {
+    /// TCP that comes in through these is taken.
+    pub interfaces: Vec<String>,
+    /// Where the kernel delivers it, on loopback.
+    #[serde(default = "transparent_port")]
+    pub port: u16,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Socks5 {
+    pub listen: SocketAddr,
+}
+
+fn transparent_port() -> u16 {
+    4480
+}
+
+impl Terminal {
+    fn check(&self) -> Result<(), String> {
+        let ingress = &self.ingress;
+        if ingress.transparent.is_none() && ingress.socks5.is_none() {
+            return Err("ingress is empty: nothing could reach the tunnel; add [ingress.socks5] with listen = \"127.0.0.1:1080\", or [ingress.transparent] with interfaces = [\"lan0\"]".into());
+        }
+        if let Some(transparent) = &ingress.transparent {
+            let named_well = |name: &String| {
+                (1..=15).contains(&name.len())
+                    && name
+                        .chars()
+                        .all(|c| c.is_ascii_graphic() && !"\"/\\".contains(c))
+            };
+            if transparent.interfaces.is_empty() {
+                return Err("ingress.transparent.interfaces = []: name at least one network interface, like [\"lan0\"]".into());
+            }
+            if let Some(name) = transparent.interfaces.iter().find(|name| !named_well(name)) {
+                return Err(format!(
+                    "ingress.transparent.interfaces: {name:?} is not a name of a network interface; `ip link` lists them"
+                ));
+            }
+            if transparent.port == 0 {
+                return Err("ingress.transparent.port = 0: give a port from 1 to 65535".into());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The files of one end. What a person writes and what bentpipe keeps are different
+/// files in one directory.
+#[derive(Debug)]
+pub struct Files {
+    /// The configuration, written by a person.
+    pub config: PathBuf,
+    role: &'static str,
+}
+
+/// Whom a terminal is paired with.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pairing {
+    pub gateway: String,
+    pub gateway_key: Fingerprint,
+}
+
+impl Files {
+    pub fn gateway(config: PathBuf) -> Self {
+        Self {
+            config,
+            role: "gateway",
+        }
+    }
+
+    pub fn terminal(config: PathBuf) -> Self {
+        Self {
+            config,
+            role: "terminal",
+        }
+    }
+
+    fn beside(&self, name: &str) -> PathBuf {
+        self.config.with_file_name(name)
+    }
+
+    pub fn key(&self) -> PathBuf {
+        self.beside(&format!("{}.key", self.role))
+    }
+
+    pub fn registry(&self) -> PathBuf {
+        self.beside("terminals.toml")
+    }
+
+    pub fn pairing(&self) -> PathBuf {
+        self.beside("pairing.toml")
+    }
+
+    /// Writes a first configuration where there is none, for people to change.
+    pub fn write_first(&self, text: &str) -> Result<bool, Failure> {
+        if self.config.exists() {
+            return Ok(false);
+        }
+        if let Some(directory) = self.config.parent() {
+            std::fs::create_dir_all(directory).map_err(|error| Failure::file(directory, error))?;
+        }
+        std::fs::write(&self.config, text).map_err(|error| Failure::file(&self.config, error))?;
+        Ok(true)
+    }
+
+    /// This end's identity, made when there is none yet.
+    pub fn identity(&self) -> Result<Identity, Failure> {
+        let path = self.key();
+        if path.exists() {
+            let pem = failure::read(&path)?;
+            return Identity::from_pem(&pem).map_err(|error| Failure::file(&path, error));
+        }
+        let seed = bentpipe_os::secret::random().map_err(anyhow::Error::from)?;
+        let identity = Identity::from_seed(&seed);
+        bentpipe_os::secret::write(&path, identity.to_pem())
+            .map_err(|error| Failure::file(&path, error))?;
+        Ok(identity)
+    }
+
+    pub fn read_gateway(&self) -> Result<Gateway, Failure> {
+        let config: Gateway = parse(&self.config)?;
+        config
+            .transport
+            .check()
+            .map_err(|error| Failure::file(&self.config, error))?;
+        Ok(config)
+    }
+
+    pub fn read_terminal(&self) -> Result<Terminal, Failure> {
+        let config: Terminal = parse(&self.config)?;
+        config
+            .transport
+            .check()
+            .map_err(|error| Failure::file(&self.config, error))?;
+        config
+            .check()
+            .map_err(|error| Failure::file(&self.config, error))?;
+        Ok(config)
+    }
+
+    pub fn read_pairing(&self) -> Result<(Target, Fingerprint), Failure> {
+        let path = self.pairing();
+        if !path.exists() {
+            return Err(Failure::Configuration(format!(
+                "{} is not there: this terminal is not paired with a gateway yet; run `bentpipe gateway init` at the gateway and give the line that it prints to `bentpipe terminal join` here",
+                path.display()
+            )));
+        }
+        let pairing: Pairing = parse(&path)?;
+        let gateway = pairing
+            .gateway
+            .parse()
+            .map_err(|error| Failure::file(&path, format!("gateway: {error}")))?;
+        Ok((gateway, pairing.gateway_key))
+    }
+
+    pub fn write_pairing(&self, gateway: &Target, gateway_key: Fingerprint) -> Result<(), Failure> {
+        let path = self.pairing();
+        let pairing = Pairing {
+            gateway: gateway.to_string(),
+            gateway_key,
+        };
+        let text = toml::to_string(&pairing).map_err(anyhow::Error::from)?;
+        bentpipe_os::secret::write(&path, &text).map_err(|error| Failure::file(&path, error))
+    }
+}
+
+fn parse<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Failure> {
+    toml::from_str(&failure::read(path)?).map_err(|error| Failure::file(path, error))
+}
