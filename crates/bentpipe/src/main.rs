@@ -39,6 +39,7 @@ fn main() -> std::process::ExitCode {
                 .from_env_lossy(),
         )
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_target(false)
         .init();
     let result = match Cli::parse().command {

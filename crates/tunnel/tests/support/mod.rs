@@ -1,0 +1,526 @@
+//! A terminal and a gateway with a modelled link between them, in virtual time.
+//!
+//! The two ends are the product's own; the UDP sockets, the applications and the
+//! origins are in memory. The clock is the runtime's paused one: it jumps to the next
+//! timer, so an hour of satellite takes as long as its packets.
+
+#![allow(dead_code, reason = "each test binary uses its part of the fixture")]
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+
+use bentpipe_link::scenario::DirectionSpec;
+use bentpipe_link::{Direction, Packet, Scenario};
+use bentpipe_tunnel::egress::Egress;
+use bentpipe_tunnel::gateway::{Gateway, Parts, server_config};
+use bentpipe_tunnel::identity::{Fingerprint, Identity, Registry, Standing};
+use bentpipe_tunnel::outside::{Dial, Resolve, Socket};
+use bentpipe_tunnel::session::Connector;
+use bentpipe_tunnel::target::Target;
+use bentpipe_tunnel::terminal::Terminal;
+use bentpipe_tunnel::transport::Transport;
+use bentpipe_units::{Span, Time};
+use noq::udp::{EcnCodepoint, RecvMeta, Transmit};
+use noq::{AsyncUdpSocket, EndpointConfig, TokioRuntime, UdpSender};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// Where the gateway is, and the terminal.
+pub const GATEWAY: &str = "192.0.2.1:4433";
+const TERMINAL: &str = "192.0.2.2:50000";
+/// IP and UDP headers around a QUIC packet.
+const HEADERS: usize = 28;
+
+// ---------------------------------------------------------------- the network
+
+/// A UDP datagram on the modelled link.
+#[derive(Debug)]
+pub struct Datagram {
+    from: SocketAddr,
+    payload: Vec<u8>,
+    ecn: Option<EcnCodepoint>,
+}
+
+impl Packet for Datagram {
+    fn ip_len(&self) -> usize {
+        self.payload.len() + HEADERS
+    }
+}
+
+/// One end's UDP socket.
+#[derive(Debug)]
+struct MemorySocket {
+    address: SocketAddr,
+    inbox: UnboundedReceiver<Datagram>,
+    outbox: UnboundedSender<Datagram>,
+}
+
+#[derive(Debug)]
+struct MemorySender(SocketAddr, UnboundedSender<Datagram>);
+
+impl AsyncUdpSocket for MemorySocket {
+    fn create_sender(&self) -> Pin<Box<dyn UdpSender>> {
+        Box::pin(MemorySender(self.address, self.outbox.clone()))
+    }
+
+    fn poll_recv(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &mut [io::IoSliceMut<'_>],
+        meta: &mut [RecvMeta],
+    ) -> Poll<io::Result<usize>> {
+        let Some(datagram) = ready!(self.inbox.poll_recv(context)) else {
+            return Poll::Pending;
+        };
+        let len = datagram.payload.len();
+        buffers[0][..len].copy_from_slice(&datagram.payload);
+        meta[0] = RecvMeta::default();
+        meta[0].addr = datagram.from;
+        meta[0].len = len;
+        meta[0].stride = len;
+        meta[0].ecn = datagram.ecn;
+        Poll::Ready(Ok(1))
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.address)
+    }
+
+    fn may_fragment(&self) -> bool {
+        false
+    }
+}
+
+impl UdpSender for MemorySender {
+    fn poll_send(
+        self: Pin<&mut Self>,
+        transmit: &Transmit<'_>,
+        _context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let datagram = Datagram {
+            from: self.0,
+            payload: transmit.contents.to_vec(),
+            ecn: transmit.ecn,
+        };
+        // A socket whose peer is gone sends into the void, as UDP does.
+        let _ = self.1.send(datagram);
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Runs one direction of the link between an outbox and an inbox.
+fn run_direction(
+    spec: &DirectionSpec,
+    seed: u64,
+    mut from: UnboundedReceiver<Datagram>,
+    to: UnboundedSender<Datagram>,
+) {
+    let mut direction = Direction::new(spec, seed);
+    let start = Instant::now();
+    let at = move |time: Time| start + time.since(Time::ZERO).as_duration();
+    tokio::spawn(async move {
+        loop {
+            let next = direction.poll_timeout().map(at);
+            let arrived = tokio::select! {
+                datagram = from.recv() => match datagram {
+                    Some(datagram) => Some(datagram),
+                    None => return,
+                },
+                () = async { tokio::time::sleep_until(next.unwrap_or(start)).await }, if next.is_some() => None,
+            };
+            let elapsed = Instant::now().duration_since(start);
+            let now = Time::ZERO + Span::from_nanos(u64::try_from(elapsed.as_nanos()).unwrap());
+            if let Some(datagram) = arrived {
+                // Drops are counted by the model.
+                let _ = direction.handle_arrival(now, datagram);
+            }
+            while let Some(departure) = direction.poll_departure(now) {
+                let _ = to.send(departure.packet);
+            }
+        }
+    });
+}
+
+// ---------------------------------------------------------- byte streams
+
+/// A connected stream in memory that knows a reset from an end.
+#[derive(Debug)]
+pub struct Stream {
+    inner: Option<DuplexStream>,
+    closed: bool,
+    broken_by_me: Arc<AtomicBool>,
+    broken_by_peer: Arc<AtomicBool>,
+}
+
+/// A connected pair with `room` bytes of buffer each way.
+pub fn stream_pair(room: usize) -> (Stream, Stream) {
+    let (a, b) = tokio::io::duplex(room);
+    let (flag_a, flag_b) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let end = |inner, mine: &Arc<AtomicBool>, theirs: &Arc<AtomicBool>| Stream {
+        inner: Some(inner),
+        closed: false,
+        broken_by_me: mine.clone(),
+        broken_by_peer: theirs.clone(),
+    };
+    (end(a, &flag_a, &flag_b), end(b, &flag_b, &flag_a))
+}
+
+impl Stream {
+    fn reset_error(&self) -> Option<io::Error> {
+        self.broken_by_peer
+            .load(Ordering::SeqCst)
+            .then(|| io::Error::from(io::ErrorKind::ConnectionReset))
+    }
+
+    fn inner(&mut self) -> Pin<&mut DuplexStream> {
+        Pin::new(self.inner.as_mut().expect("there until dropped"))
+    }
+}
+
+impl Socket for Stream {
+    fn close(mut self) {
+        self.closed = true;
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if !self.closed {
+            self.broken_by_me.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(self.inner().poll_read(context, buffer))?;
+        match self.reset_error() {
+            Some(error) if buffer.filled().len() == before => Poll::Ready(Err(error)),
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if let Some(error) = self.reset_error() {
+            return Poll::Ready(Err(error));
+        }
+        self.inner().poll_write(context, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.inner().poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.inner().poll_shutdown(context)
+    }
+}
+
+/// What stands at an address that the gateway dials.
+#[derive(Debug, Clone)]
+pub enum Origin {
+    /// Accepts; each connection comes out of the channel.
+    Accepts(UnboundedSender<Stream>),
+    /// Answers with RST.
+    Refuses,
+    /// Never answers.
+    Silent,
+}
+
+/// The internet behind the gateway.
+#[derive(Debug, Clone, Default)]
+pub struct Internet(Arc<Mutex<BTreeMap<SocketAddr, Origin>>>);
+
+impl Internet {
+    /// Puts an accepting origin at `address`.
+    pub fn serve(&self, address: &str) -> UnboundedReceiver<Stream> {
+        let (accepted, connections) = unbounded_channel();
+        self.put(address, Origin::Accepts(accepted));
+        connections
+    }
+
+    /// Puts `origin` at `address`.
+    pub fn put(&self, address: &str, origin: Origin) {
+        self.0
+            .lock()
+            .unwrap()
+            .insert(address.parse().unwrap(), origin);
+    }
+}
+
+impl Resolve for Internet {
+    async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        match host {
+            "origin.example" => Ok(vec!["93.184.216.34".parse().unwrap()]),
+            "inside.example" => Ok(vec!["10.0.0.1".parse().unwrap()]),
+            _ => Err(io::Error::other("no such name")),
+        }
+    }
+}
+
+impl Dial for Internet {
+    type Socket = Stream;
+
+    async fn dial(&self, address: SocketAddr) -> io::Result<Stream> {
+        let origin = self.0.lock().unwrap().get(&address).cloned();
+        match origin {
+            Some(Origin::Accepts(accepted)) => {
+                let (ours, theirs) = stream_pair(256 * 1024);
+                accepted
+                    .send(theirs)
+                    .map_err(|_| io::Error::from(io::ErrorKind::ConnectionRefused))?;
+                Ok(ours)
+            }
+            Some(Origin::Refuses) => Err(io::ErrorKind::ConnectionRefused.into()),
+            Some(Origin::Silent) | None => std::future::pending().await,
+        }
+    }
+
+    fn own_addresses(&self) -> Vec<IpAddr> {
+        vec!["203.0.113.1".parse().unwrap()]
+    }
+}
+
+// ------------------------------------------------------------ the two ends
+
+/// A list of terminals in memory.
+#[derive(Debug, Default)]
+pub struct List(pub Mutex<(Vec<Fingerprint>, BTreeMap<Fingerprint, Option<Fingerprint>>)>);
+
+impl Registry for List {
+    fn standing(&self, key: &Fingerprint) -> Standing {
+        let (terminals, enrolments) = &*self.0.lock().unwrap();
+        if terminals.contains(key) {
+            Standing::Terminal
+        } else if enrolments.contains_key(key) {
+            Standing::Enrolment
+        } else {
+            Standing::Unknown
+        }
+    }
+
+    fn enrol(&self, enrolment: &Fingerprint, terminal: Fingerprint) -> Result<(), String> {
+        let (terminals, enrolments) = &mut *self.0.lock().unwrap();
+        let used_by = enrolments.get_mut(enrolment).ok_or("withdrawn")?;
+        if used_by.is_some_and(|other| other != terminal) {
+            return Err("used by another".into());
+        }
+        *used_by = Some(terminal);
+        terminals.push(terminal);
+        Ok(())
+    }
+}
+
+/// Key of the gateway, of the terminal and of the enrolment in these tests.
+pub fn identity(seed: u8) -> Identity {
+    Identity::from_seed(&[seed; 32])
+}
+pub const GATEWAY_SEED: u8 = 1;
+pub const TERMINAL_SEED: u8 = 2;
+
+/// What differs between tests.
+pub struct Setup {
+    pub scenario: Scenario,
+    pub transport: Transport,
+    pub internet: Internet,
+    pub list: Arc<List>,
+    /// The key that the terminal expects at the gateway.
+    pub expects: u8,
+    /// The key that the terminal has.
+    pub terminal: u8,
+}
+
+/// Scenario with `delay` one way and plenty of everything else.
+pub fn link(delay: &str) -> Scenario {
+    scenario(&format!(
+        "rate = \"1 Gbit/s\"\ndelay = \"{delay}\"\nqueue = \"100 MB\""
+    ))
+}
+
+fn scenario(direction: &str) -> Scenario {
+    Scenario::parse(&format!(
+        "name = \"test\"\n[forward]\n{direction}\n[return]\n{direction}\n"
+    ))
+    .unwrap()
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        let list = List::default();
+        list.0
+            .lock()
+            .unwrap()
+            .0
+            .push(identity(TERMINAL_SEED).fingerprint());
+        Self {
+            scenario: link("250 ms"),
+            transport: Transport::default(),
+            internet: Internet::default(),
+            list: Arc::new(list),
+            expects: GATEWAY_SEED,
+            terminal: TERMINAL_SEED,
+        }
+    }
+}
+
+/// Two ends and what is between them.
+pub struct World {
+    pub internet: Internet,
+    pub terminal: Terminal,
+    pub gateway: noq::Endpoint,
+    /// Puts datagrams on the way to the gateway, past the terminal.
+    pub towards_gateway: UnboundedSender<Datagram>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+/// Both ends' sockets with the scenario's link between them.
+pub fn sockets(
+    scenario: &Scenario,
+) -> (
+    Box<dyn AsyncUdpSocket>,
+    Box<dyn AsyncUdpSocket>,
+    UnboundedSender<Datagram>,
+) {
+    let (from_gateway, forward) = unbounded_channel();
+    let (from_terminal, backward) = unbounded_channel();
+    let (to_terminal, terminal_inbox) = unbounded_channel();
+    let (to_gateway, gateway_inbox) = unbounded_channel();
+    run_direction(&scenario.forward, scenario.seed, forward, to_terminal);
+    run_direction(&scenario.r#return, scenario.seed + 1, backward, to_gateway);
+    let socket = |address: &str, inbox, outbox| {
+        Box::new(MemorySocket {
+            address: address.parse().unwrap(),
+            inbox,
+            outbox,
+        })
+    };
+    (
+        socket(TERMINAL, terminal_inbox, from_terminal.clone()),
+        socket(GATEWAY, gateway_inbox, from_gateway),
+        from_terminal,
+    )
+}
+
+/// A QUIC endpoint on `socket`.
+pub fn endpoint(
+    socket: Box<dyn AsyncUdpSocket>,
+    server: Option<noq::ServerConfig>,
+) -> noq::Endpoint {
+    let mut config = EndpointConfig::default();
+    config.rng_seed(Some([7; 32]));
+    noq::Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(TokioRuntime)).unwrap()
+}
+
+impl Setup {
+    /// A connector of the terminal on `endpoint`.
+    pub fn connector(&self, endpoint: noq::Endpoint) -> Connector<Internet> {
+        Connector {
+            endpoint,
+            identity: Arc::new(identity(self.terminal)),
+            gateway: GATEWAY.parse().unwrap(),
+            gateway_key: identity(self.expects).fingerprint(),
+            transport: self.transport.clone(),
+            resolver: self.internet.clone(),
+        }
+    }
+
+    /// The configuration of the gateway.
+    pub fn server(&self) -> noq::ServerConfig {
+        server_config(&identity(GATEWAY_SEED), self.list.clone(), &self.transport)
+    }
+
+    /// Starts a gateway on `endpoint`.
+    pub fn gateway(&self, endpoint: noq::Endpoint) -> JoinHandle<()> {
+        let gateway = Gateway::new(
+            endpoint,
+            Parts {
+                registry: self.list.clone(),
+                transport: self.transport.clone(),
+                egress: Egress::default(),
+                dialler: self.internet.clone(),
+            },
+        );
+        tokio::spawn(async move { gateway.run().await })
+    }
+
+    /// Starts everything.
+    pub fn start(self) -> World {
+        let (terminal_socket, gateway_socket, towards_gateway) = sockets(&self.scenario);
+        let gateway = endpoint(gateway_socket, Some(self.server()));
+        let serving = self.gateway(gateway.clone());
+        let (terminal, keep) = Terminal::new(self.connector(endpoint(terminal_socket, None)));
+        let keeping = tokio::spawn(async move {
+            keep.await;
+        });
+        World {
+            internet: self.internet,
+            terminal,
+            gateway,
+            towards_gateway,
+            tasks: vec![serving, keeping],
+        }
+    }
+}
+
+/// Noise as anyone on the internet can send it.
+pub fn noise(payload: Vec<u8>) -> Datagram {
+    Datagram {
+        from: "198.51.100.66:6666".parse().unwrap(),
+        payload,
+        ecn: None,
+    }
+}
+
+impl World {
+    /// An application's connection through the tunnel to `target`.
+    pub fn connect(&self, target: &str) -> Stream {
+        let (application, terminals_side) = stream_pair(256 * 1024);
+        let terminal = self.terminal.clone();
+        let target: Target = target.parse().unwrap();
+        tokio::spawn(async move { terminal.carry(terminals_side, target).await });
+        application
+    }
+
+    /// Waits until the session is up and both ends know it.
+    pub async fn warm(&self) {
+        let mut session = self.terminal.session();
+        let session = session
+            .wait_for(Option::is_some)
+            .await
+            .unwrap()
+            .clone()
+            .unwrap();
+        session.confirmed().await.unwrap();
+        // Let what is still on its way arrive.
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    }
+}
