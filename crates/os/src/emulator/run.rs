@@ -14,14 +14,11 @@ use rustix::io::Errno;
 use super::certificate::{self, Certificate, DirectionReport, LinkReport, Machine};
 use super::frame::{Frame, Link, Pool};
 use super::lateness::Distribution;
-use super::pace::{self, Step};
+use super::pace::{self, Margin, Step};
 use crate::namespace::Namespace;
 use crate::realtime::Granted;
 use crate::tun::{Tun, TunError, TunSpec};
 
-/// How long before a departure the loop gets up and watches the clock: the usual
-/// time from a timer's moment to the thread's first instruction, on a virtual machine.
-const WAKE: Span = Span::from_nanos(20_000);
 /// Packets to take from one device, or to give to one, before looking at the others.
 const BATCH: usize = 16;
 /// Memory for packets that is there before the first one comes.
@@ -99,12 +96,10 @@ pub struct Emulator {
     stop: Stop,
 }
 
-/// A device, and how much it has been attended to.
+/// A device.
 struct Port {
     tun: Tun,
     mtu: usize,
-    /// Since when packets may have been waiting in it, when the last batch left some.
-    left_over: Option<Time>,
 }
 
 /// One direction of a link: what it has, and what became of it.
@@ -149,7 +144,6 @@ impl Emulator {
                 ports.push(Port {
                     tun,
                     mtu: end.tun.mtu as usize,
-                    left_over: None,
                 });
                 lanes.push(Lane {
                     link: Link::new(spec, seed),
@@ -192,6 +186,7 @@ impl Emulator {
         let clock = Clock(Instant::now());
         let end = duration.map(|duration| Time::ZERO + duration);
         let mut wakes = Distribution::new();
+        let mut margin = Margin::default();
         let mut events = Vec::with_capacity(8);
         let mut fault = None;
         // Since when a packet that comes in would have been waiting.
@@ -202,7 +197,7 @@ impl Emulator {
                 .iter()
                 .filter_map(|lane| lane.link.poll_timeout());
             let now = clock.now();
-            let (nap, asleep_until) = match pace::next(now, due.min(), end, WAKE) {
+            let (nap, asleep_until) = match pace::next(now, due.min(), end, margin.span()) {
                 Step::End => break,
                 Step::Go => {
                     self.depart(&clock);
@@ -225,6 +220,7 @@ impl Emulator {
             let woke = clock.now();
             if let (Some(until), true) = (asleep_until, events.is_empty()) {
                 wakes.record(woke.since(until));
+                margin.learn(woke.since(until));
             }
             let since = if woke.since(before) > SLEPT {
                 woke
@@ -256,7 +252,6 @@ impl Emulator {
     /// Takes packets from a port into its lane.
     fn take(&mut self, index: usize, since: Time, clock: &Clock) -> Result<(), Errno> {
         let (port, lane) = (&mut self.ports[index], &mut self.lanes[index]);
-        let since = port.left_over.take().unwrap_or(since);
         for _ in 0..BATCH {
             let mut bytes = self.pool.take();
             match port.tun.read(&mut bytes) {
@@ -279,7 +274,6 @@ impl Emulator {
                 self.pool.give(dropped.packet.bytes);
             }
         }
-        port.left_over = Some(since);
         Ok(())
     }
 
