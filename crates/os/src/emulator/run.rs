@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bentpipe_link::scenario::DirectionSpec;
 use bentpipe_units::{Span, Time};
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::certificate::{self, Certificate, DirectionReport, LinkReport, Machine};
 use super::frame::{Frame, Link, Pool};
 use super::lateness::Distribution;
-use super::pace::{self, Margin, Step};
+use super::pace::{self, Load, Margin, Step};
 use crate::namespace::Namespace;
 use crate::realtime::Granted;
 use crate::tun::{Tun, TunError, TunSpec};
@@ -187,6 +187,7 @@ impl Emulator {
         let end = duration.map(|duration| Time::ZERO + duration);
         let mut wakes = Distribution::new();
         let mut margin = Margin::default();
+        let mut load = Load::new(Time::ZERO, processor_time());
         let mut events = Vec::with_capacity(8);
         let mut fault = None;
         // Since when a packet that comes in would have been waiting.
@@ -197,36 +198,42 @@ impl Emulator {
                 .iter()
                 .filter_map(|lane| lane.link.poll_timeout());
             let now = clock.now();
-            let (nap, asleep_until) = match pace::next(now, due.min(), end, margin.span()) {
+            let step = pace::next(now, due.min(), end, load.mode(margin.span()));
+            let nap = match step {
                 Step::End => break,
                 Step::Go => {
                     self.depart(&clock);
-                    (Some(Timespec::default()), None)
+                    Some(Span::ZERO)
                 }
-                Step::Watch => (Some(Timespec::default()), None),
-                Step::Sleep(span) => (Some(timespec(span)), Some(now + span)),
-                Step::Wait => (None, None),
+                Step::Watch => Some(Span::ZERO),
+                Step::Sleep(span) => Some(span),
+                Step::Rest(span) => {
+                    std::thread::sleep(span.as_duration());
+                    Some(Span::ZERO)
+                }
+                Step::Wait => None,
             };
             events.clear();
-            let before = clock.now();
             match epoll::wait(
                 &self.epoll,
                 rustix::buffer::spare_capacity(&mut events),
-                nap.as_ref(),
+                nap.map(timespec).as_ref(),
             ) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
             let woke = clock.now();
-            if let (Some(until), true) = (asleep_until, events.is_empty()) {
-                wakes.record(woke.since(until));
-                margin.learn(woke.since(until));
+            // A packet that came in during a sleep ended it; during anything else it waited.
+            let asleep = matches!(step, Step::Sleep(_) | Step::Wait) && woke.since(now) > SLEPT;
+            let since = if asleep { woke } else { attended };
+            if load.wants(woke) {
+                load.learn(woke, processor_time());
             }
-            let since = if woke.since(before) > SLEPT {
-                woke
-            } else {
-                attended
-            };
+            if let (Step::Sleep(span), true) = (step, events.is_empty()) {
+                let late = woke.since(now + span);
+                wakes.record(late);
+                margin.learn(late);
+            }
             attended = woke;
             for event in &events {
                 let Ok(port) = usize::try_from(event.data.u64()) else {
@@ -361,6 +368,15 @@ impl Clock {
     fn now(&self) -> Time {
         Time::from_nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
+}
+
+/// Processor time that the calling thread has used.
+fn processor_time() -> Span {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(used)
+        .ok()
+        .and_then(|used| u64::try_from(used.as_nanos()).ok())
+        .map_or(Span::ZERO, Span::from_nanos)
 }
 
 fn timespec(span: Span) -> Timespec {
