@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bentpipe_link::scenario::DirectionSpec;
 use bentpipe_units::{Span, Time};
@@ -14,14 +14,11 @@ use rustix::io::Errno;
 use super::certificate::{self, Certificate, DirectionReport, LinkReport, Machine};
 use super::frame::{Frame, Link, Pool};
 use super::lateness::Distribution;
-use super::pace::{self, Step};
+use super::pace::{self, Load, Margin, Step};
 use crate::namespace::Namespace;
 use crate::realtime::Granted;
 use crate::tun::{Tun, TunError, TunSpec};
 
-/// How long before a departure the loop gets up and watches the clock: the usual
-/// time from a timer's moment to the thread's first instruction, on a virtual machine.
-const WAKE: Span = Span::from_nanos(20_000);
 /// Packets to take from one device, or to give to one, before looking at the others.
 const BATCH: usize = 16;
 /// Memory for packets that is there before the first one comes.
@@ -99,12 +96,10 @@ pub struct Emulator {
     stop: Stop,
 }
 
-/// A device, and how much it has been attended to.
+/// A device.
 struct Port {
     tun: Tun,
     mtu: usize,
-    /// Since when packets may have been waiting in it, when the last batch left some.
-    left_over: Option<Time>,
 }
 
 /// One direction of a link: what it has, and what became of it.
@@ -149,7 +144,6 @@ impl Emulator {
                 ports.push(Port {
                     tun,
                     mtu: end.tun.mtu as usize,
-                    left_over: None,
                 });
                 lanes.push(Lane {
                     link: Link::new(spec, seed),
@@ -192,6 +186,8 @@ impl Emulator {
         let clock = Clock(Instant::now());
         let end = duration.map(|duration| Time::ZERO + duration);
         let mut wakes = Distribution::new();
+        let mut margin = Margin::default();
+        let mut load = Load::new(Time::ZERO, processor_time());
         let mut events = Vec::with_capacity(8);
         let mut fault = None;
         // Since when a packet that comes in would have been waiting.
@@ -202,35 +198,42 @@ impl Emulator {
                 .iter()
                 .filter_map(|lane| lane.link.poll_timeout());
             let now = clock.now();
-            let (nap, asleep_until) = match pace::next(now, due.min(), end, WAKE) {
+            let step = pace::next(now, due.min(), end, load.mode(margin.span()));
+            let nap = match step {
                 Step::End => break,
                 Step::Go => {
                     self.depart(&clock);
-                    (Some(Timespec::default()), None)
+                    Some(Span::ZERO)
                 }
-                Step::Watch => (Some(Timespec::default()), None),
-                Step::Sleep(span) => (Some(timespec(span)), Some(now + span)),
-                Step::Wait => (None, None),
+                Step::Watch => Some(Span::ZERO),
+                Step::Sleep(span) => Some(span),
+                Step::Rest(span) => {
+                    std::thread::sleep(span.as_duration());
+                    Some(Span::ZERO)
+                }
+                Step::Wait => None,
             };
             events.clear();
-            let before = clock.now();
             match epoll::wait(
                 &self.epoll,
                 rustix::buffer::spare_capacity(&mut events),
-                nap.as_ref(),
+                nap.map(timespec).as_ref(),
             ) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
             let woke = clock.now();
-            if let (Some(until), true) = (asleep_until, events.is_empty()) {
-                wakes.record(woke.since(until));
+            // A packet that came in during a sleep ended it; during anything else it waited.
+            let asleep = matches!(step, Step::Sleep(_) | Step::Wait) && woke.since(now) > SLEPT;
+            let since = if asleep { woke } else { attended };
+            if load.wants(woke) {
+                load.learn(woke, processor_time());
             }
-            let since = if woke.since(before) > SLEPT {
-                woke
-            } else {
-                attended
-            };
+            if let (Step::Sleep(span), true) = (step, events.is_empty()) {
+                let late = woke.since(now + span);
+                wakes.record(late);
+                margin.learn(late);
+            }
             attended = woke;
             for event in &events {
                 let Ok(port) = usize::try_from(event.data.u64()) else {
@@ -256,7 +259,6 @@ impl Emulator {
     /// Takes packets from a port into its lane.
     fn take(&mut self, index: usize, since: Time, clock: &Clock) -> Result<(), Errno> {
         let (port, lane) = (&mut self.ports[index], &mut self.lanes[index]);
-        let since = port.left_over.take().unwrap_or(since);
         for _ in 0..BATCH {
             let mut bytes = self.pool.take();
             match port.tun.read(&mut bytes) {
@@ -279,7 +281,6 @@ impl Emulator {
                 self.pool.give(dropped.packet.bytes);
             }
         }
-        port.left_over = Some(since);
         Ok(())
     }
 
@@ -367,6 +368,15 @@ impl Clock {
     fn now(&self) -> Time {
         Time::from_nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
+}
+
+/// Processor time that the calling thread has used.
+fn processor_time() -> Span {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(used)
+        .ok()
+        .and_then(|used| u64::try_from(used.as_nanos()).ok())
+        .map_or(Span::ZERO, Span::from_nanos)
 }
 
 fn timespec(span: Span) -> Timespec {
