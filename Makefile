@@ -35,7 +35,7 @@ test: lint unit e2e ## everything: lints, unit tests, properties, conversations,
 lint: setup ## formatting, clippy, ruff, mypy
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	cd lab && ../$(VENV)/bin/ruff format --check . ../e2e && ../$(VENV)/bin/ruff check . ../e2e && ../$(VENV)/bin/mypy
+	cd lab && ../$(VENV)/bin/ruff format --check . ../e2e && ../$(VENV)/bin/ruff check . ../e2e && ../$(VENV)/bin/mypy && ../$(VENV)/bin/mypy ../e2e
 
 unit: setup ## the tests of the crates and of the lab
 	cargo test --workspace --locked

@@ -55,7 +55,7 @@ def require(programs: Sequence[str] = ("ip", "nsenter", "nginx", "curl", "openss
 def owned_run() -> Iterator[str]:
     """A name for a run which nobody else has, and a lock on it that ends with this process, however it ends."""
     STATE.mkdir(parents=True, exist_ok=True)
-    run = f"bp{os.getpid()}{secrets.token_hex(2)}"
+    run = f"bp{os.getpid()}-{secrets.token_hex(2)}"
     path = STATE / f"{run}.lock"
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -22,6 +22,7 @@ class Link:
     """The whole path of a scenario: the satellite link and the ground segment behind the gateway."""
 
     name: str
+    title: str
     source: str
     forward: Direction
     """Gateway to terminal."""
@@ -40,6 +41,7 @@ class Link:
         """Read what `bentpipe link explain --json` printed."""
         return cls(
             name=told["name"],
+            title=told.get("title") or told["name"],
             source=told["source"],
             forward=_direction(told["forward"]),
             back=_direction(told["return"]),

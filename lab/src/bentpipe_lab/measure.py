@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from bentpipe_lab import content
@@ -69,6 +70,12 @@ def warm_up(path: Topology) -> list[Outcome]:
     return [download_10mib(path), _upload(path, "2MB"), download_10mib(path)]
 
 
+def sha256(path: Path) -> str:
+    """Of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _download(path: Topology, name: str, until: str = "time_total") -> Outcome:
     wanted = path.origin.objects[name]
     argv = _curl("--output", "-", f"http://{SERVER4}/{wanted.path}")
@@ -103,7 +110,7 @@ def _upload(path: Topology, name: str) -> Outcome:
     if failure:
         return failure
     copy = path.origin.uploads / stored
-    whole = copy.is_file() and hashlib.sha256(copy.read_bytes()).hexdigest() == sent.sha256
+    whole = copy.is_file() and sha256(copy) == sent.sha256
     copy.unlink(missing_ok=True)
     if not whole:
         return Outcome(Verdict.WRONG_CONTENT, detail="the server's copy differs from what was sent")

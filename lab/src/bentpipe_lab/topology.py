@@ -47,8 +47,8 @@ UNREACHABLE4 = "10.77.3.2"
 """Behind the server, which answers that there is no such host."""
 PRIVATE4 = "192.168.77.2"
 """The server too, by an address that a gateway must refuse unless its operator lists it."""
-LISTED = ("10.77.0.0/16", "fd77::/48")
-"""What the lab's gateways list as allowed: every address above but the last."""
+LISTED = ("10.77.2.0/23", "fd77:0:0:2::/64")
+"""What the lab's gateways list as allowed: the servers' networks, which are private here."""
 
 TCP_BUFFERS = "4096 131072 33554432"
 """Minimum, initial and largest socket buffer. The largest holds 250 Mbit/s at 650 ms; the rest is Linux's default."""
