@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bentpipe_lab import demo, host
+from bentpipe_lab import bench, demo, host
 from bentpipe_lab.errors import LabError
 
 
@@ -27,8 +27,6 @@ def main() -> int:
             case "demo":
                 return demo.demo(arguments.out, demo.QUICK if arguments.quick else demo.COUNTS, console)
             case "bench":
-                from bentpipe_lab import bench
-
                 return bench.bench(arguments.out, console)
             case _:
                 console.print(*(host.clean_leftovers() or ["nothing was left behind"]))

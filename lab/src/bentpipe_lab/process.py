@@ -91,12 +91,34 @@ class Process:
 
     def cpu_seconds(self) -> float:
         """Processor time it has used until now, in user and kernel mode."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        user, system = _stat(self.pid)[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def resident_bytes(self) -> int:
         """Its resident memory now."""
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def tree_cpu_seconds(self) -> float:
+        """Processor time of it and all its children, ended ones too."""
+        ticks = 0
+        for pid in self._session():
+            fields = _stat(pid)
+            ticks += sum(int(field) for field in fields[11 : 15 if pid == self.pid else 13])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def tree_bytes(self) -> int:
+        """Memory of it and its living children; what they share is counted once."""
+        total = 0
+        for pid in self._session():
+            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    total += int(line.split()[1]) * 1024
+        return total
+
+    def _session(self) -> list[int]:
+        """The processes of its session: itself and its children."""
+        numbers = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        return [pid for pid in numbers if (fields := _stat(pid)) and int(fields[3]) == self.pid]
 
     def tail(self, lines: int = 12) -> str:
         """The last lines it wrote, for a message to a person."""
@@ -116,3 +138,11 @@ class Process:
                 if line.startswith(prefix):
                     return line
         return None
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the third on; none when the process has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
