@@ -119,7 +119,7 @@ def tunnel_speed(directory: Path) -> list[Figure]:
     figures: list[Figure] = []
     with topology(directory, congestion_control=CONGESTION_CONTROL, web_server=False) as path:
         path.start("iperf3", path.server, ["iperf3", "--server"])
-        _until_listening(path, SERVER4, IPERF_PORT)
+        _until_listening(path.server, IPERF_PORT)
         relay = _start_relay(path, IPERF_PORT)
         relayed = {flows: _best(path, flows, (LAN.near4, RELAY_PORT), relay) for flows in FLOWS}
         running = start_bentpipe(path, Transport())
@@ -160,7 +160,7 @@ def emulator(directory: Path) -> list[Figure]:
             os.sched_setaffinity(int(thread.name), {0})
         elsewhere = ["taskset", "--cpu-list", f"1-{(os.cpu_count() or 2) - 1}"]
         path.start("iperf3", path.gateway, [*elsewhere, "iperf3", "--server"])
-        _until_listening(path, SATELLITE.far4, IPERF_PORT)
+        _until_listening(path.gateway, IPERF_PORT)
         began = path.emulator.cpu_seconds()
         told = _iperf3(
             path.terminal.run(
@@ -223,7 +223,7 @@ def _start_relay(path: Topology, port: int) -> tuple[Process, Process]:
 def _socat(name: str, path: Topology, where: Namespace, target: tuple[str, int]) -> Process:
     listen = f"TCP4-LISTEN:{RELAY_PORT},fork,reuseaddr,backlog=1024,nodelay"
     process = path.start(name, where, ["socat", "-b", "262144", listen, f"TCP4:{target[0]}:{target[1]},nodelay"])
-    _until_listening(path, "127.0.0.1", RELAY_PORT, where)
+    _until_listening(where, RELAY_PORT)
     return process
 
 
@@ -254,15 +254,11 @@ def _idle_flows(
         yield ends
 
 
-def _until_listening(path: Topology, address: str, port: int, where: Namespace | None = None) -> None:
+def _until_listening(where: Namespace, port: int) -> None:
     deadline = time.monotonic() + PATIENCE_S
-    while True:
-        with (where or path.gateway).socket() as probe:
-            probe.settimeout(PATIENCE_S)
-            if probe.connect_ex((address, port)) == 0:
-                return
+    while not where.run("ss", "-Hltn", "sport", f"= :{port}"):
         if time.monotonic() > deadline:
-            raise ProgramError(f"nothing listens at {address}:{port}")
+            raise ProgramError(f"nothing listens at port {port} in {where.name}")
         time.sleep(0.05)
 
 
