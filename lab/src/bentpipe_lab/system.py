@@ -25,7 +25,7 @@ class Transport:
     memory: str | None = MEMORY
     forward_rate: str | None = None
     return_rate: str | None = None
-    initial_rtt: str | None = None
+    expected_rtt: str | None = None
 
     @classmethod
     def for_link(cls, link: Link | None) -> "Transport":
@@ -35,7 +35,7 @@ class Transport:
         return cls(
             forward_rate=_rate(link.forward.rate_bit_s),
             return_rate=_rate(link.back.rate_bit_s),
-            initial_rtt=f"{link.satellite_rtt_s * 1e3:g} ms",
+            expected_rtt=f"{link.satellite_rtt_s * 1e3:g} ms",
         )
 
     def table(self, rate: str | None) -> str:
@@ -44,7 +44,7 @@ class Transport:
             "controller": self.controller,
             "expected_rate": rate,
             "initial_window": self.initial_window,
-            "initial_rtt": self.initial_rtt,
+            "expected_rtt": self.expected_rtt,
             "memory": self.memory,
         }
         lines = [f"{name} = {json.dumps(value)}" for name, value in fields.items() if value is not None]
