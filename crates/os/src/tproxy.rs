@@ -78,7 +78,8 @@ pub struct Transparent {
 /// `interfaces`.
 pub async fn install(interfaces: &[String], port: u16) -> Result<Transparent, TransparentError> {
     for interface in interfaces {
-        if !std::path::Path::new("/sys/class/net")
+        // Not /sys/class/net: that shows the namespace in which /sys was mounted.
+        if !std::path::Path::new("/proc/sys/net/ipv4/conf")
             .join(interface)
             .exists()
         {

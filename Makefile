@@ -1,0 +1,65 @@
+# `make demo`, `make test`, `make bench` each install what is missing, build, and run.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+
+BIN    := target/release/bentpipe
+VENV   := .venv
+PYTHON := $(VENV)/bin/python
+# Runs a command where network namespaces can be made: as root as it is, otherwise in a user namespace.
+NETADMIN := scripts/with-namespaces
+
+.PHONY: help setup build demo demo-quick test lint unit e2e bench fmt lock clean
+
+help: ## these lines
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.locked ## install what is missing (Debian packages when root, Python packages into .venv)
+	@scripts/install-missing
+
+build: ## the binary, optimised
+	cargo build --release --locked
+
+demo: setup build ## direct TCP against bentpipe on GEO and LEO; writes out/demo/report.html
+	@$(NETADMIN) $(PYTHON) -m bentpipe_lab demo --out out/demo
+
+demo-quick: setup build ## the demo with one run of each workload
+	@$(NETADMIN) $(PYTHON) -m bentpipe_lab demo --quick --out out/demo
+
+bench: setup build ## speed and memory of tunnel and emulator; writes out/bench/summary.json
+	@$(NETADMIN) $(PYTHON) -m bentpipe_lab bench --out out/bench
+
+test: lint unit e2e ## everything: lints, unit tests, properties, conversations, end to end in namespaces
+
+lint: setup ## formatting, clippy, ruff, mypy
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cd lab && ../$(VENV)/bin/ruff format --check . ../e2e && ../$(VENV)/bin/ruff check . ../e2e && ../$(VENV)/bin/mypy && ../$(VENV)/bin/mypy ../e2e
+
+unit: setup ## the tests of the crates and of the lab
+	cargo test --workspace --locked
+	$(PYTHON) -m pytest -q -c lab/pyproject.toml lab/tests
+
+e2e: setup build ## real programs through a real tunnel, in network namespaces
+	@$(NETADMIN) --or-skip $(PYTHON) -m pytest -c lab/pyproject.toml --rootdir e2e e2e
+
+fmt: setup ## format everything
+	cargo fmt --all
+	cd lab && ../$(VENV)/bin/ruff format . ../e2e && ../$(VENV)/bin/ruff check --fix . ../e2e
+
+lock: ## resolve lab/requirements.lock anew (needs uv)
+	uv pip compile --upgrade --generate-hashes --no-header --no-emit-index-url --python-version 3.11 \
+		--extra dev lab/pyproject.toml --output-file lab/requirements.lock
+
+clean: ## remove what was built and measured
+	rm -rf target out $(VENV)
+
+# The environment holds exactly what the lock names, checked by hash, and finds the lab in this checkout.
+$(VENV)/.locked: lab/requirements.lock scripts/install-missing
+	@scripts/install-missing
+	rm -rf $(VENV)
+	python3 -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $<
+	@$(PYTHON) -c 'import pathlib, site; pathlib.Path(site.getsitepackages()[0], "bentpipe_lab.pth").write_text(str(pathlib.Path("lab/src").absolute()))'
+	@touch $@

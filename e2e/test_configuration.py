@@ -1,0 +1,89 @@
+"""Bad input is refused with the file, the field, the value and what would be right, before anything starts."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bentpipe_lab import host
+from bentpipe_lab.netns import Namespace
+from bentpipe_lab.system import GATEWAY_PORT, SOCKS, Bentpipe
+
+BAD_USE = 2
+
+
+def refused(where: Namespace, *words: str | Path) -> str:
+    """Run bentpipe where it must refuse to start; what it said."""
+    done = subprocess.run(
+        where.command([host.binary(), *words]), capture_output=True, text=True, check=False, timeout=90
+    )
+    assert done.returncode == BAD_USE, f"exit code {done.returncode}: {done.stderr}"
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("edit", "field", "value"),
+    [
+        (("0.0.0.0:4433", "0.0.0.0"), "listen", "0.0.0.0"),
+        (("20 Mbit/s", "20 Mbps"), "expected_rate", "20 Mbps"),
+        (("256 MiB", "lots"), "memory", "lots"),
+        (('allow = ["10', 'allow = ["10.0.0.0/99", "10'), "allow", "10.0.0.0/99"),
+        (("[transport]", "[transport]\ncolour = 3"), "colour", ""),
+        (("[transport]", '[transport]\ncontroller = "warp"'), "controller", "warp"),
+    ],
+)
+def test_gateway(tunnel: Bentpipe, edit: tuple[str, str], field: str, value: str) -> None:
+    right = tunnel.gateway_config.read_text().replace("100 Mbit/s", "20 Mbit/s")
+    config = tunnel.gateway_config.with_name("edited.toml")
+    config.write_text(right.replace(*edit))
+    assert config.read_text() != right
+    said = refused(tunnel.path.gateway, "gateway", "--config", config)
+    assert str(config) in said
+    assert field in said
+    assert value in said
+
+
+@pytest.mark.parametrize(
+    ("edit", "field", "value"),
+    [
+        (('"lan0"', '"lan9"'), "interfaces", "lan9"),
+        ((f"{SOCKS[0]}:{SOCKS[1]}", "everywhere"), "listen", "everywhere"),
+        (("[transport]", "[transprot]"), "transprot", ""),
+    ],
+)
+def test_terminal(tunnel: Bentpipe, edit: tuple[str, str], field: str, value: str) -> None:
+    right = tunnel.terminal_config.read_text()
+    config = tunnel.terminal_config.with_name("edited.toml")
+    config.write_text(right.replace(*edit))
+    assert config.read_text() != right
+    said = refused(tunnel.path.terminal, "terminal", "--config", config)
+    assert str(config) in said
+    assert field in said
+    assert value in said
+
+
+def test_a_file_that_is_not_there(tunnel: Bentpipe) -> None:
+    assert "nowhere.toml" in refused(tunnel.path.gateway, "gateway", "--config", "nowhere.toml")
+    assert "nowhere.toml" in refused(tunnel.path.terminal, "terminal", "--config", "nowhere.toml")
+
+
+@pytest.mark.parametrize("line", ["", "https://example.test", "bentpipe://", "bentpipe://gateway:1/#?"])
+def test_an_enrolment_line_that_is_none(tunnel: Bentpipe, tmp_path: Path, line: str) -> None:
+    refused(tunnel.path.terminal, "terminal", "join", "--config", tmp_path / "terminal.toml", line)
+
+
+def test_a_port_in_use_is_named(tunnel: Bentpipe) -> None:
+    gateway = tunnel.path.start("second-gateway", tunnel.path.gateway, _gateway(tunnel))
+    assert gateway.wait() != 0
+    assert f":{GATEWAY_PORT}" in gateway.tail()
+    terminal = tunnel.path.start("second-terminal", tunnel.path.terminal, _terminal(tunnel))
+    assert terminal.wait() != 0
+    assert f"{SOCKS[0]}:{SOCKS[1]}" in terminal.tail()
+
+
+def _gateway(tunnel: Bentpipe) -> list[str | Path]:
+    return [host.binary(), "gateway", "--config", tunnel.gateway_config.absolute()]
+
+
+def _terminal(tunnel: Bentpipe) -> list[str | Path]:
+    return [host.binary(), "terminal", "--config", tunnel.terminal_config.absolute()]

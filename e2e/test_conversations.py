@@ -1,0 +1,158 @@
+"""What TCP means survives the tunnel: ends stay ends, resets stay resets, and nobody waits for a stalled peer."""
+
+import json
+import socket
+import time
+
+import pytest
+
+from bentpipe_lab.measure import download_2mb
+from bentpipe_lab.system import Bentpipe
+from bentpipe_lab.topology import BLACKHOLE4, SERVER4, SERVER6, UNREACHABLE4
+from bentpipe_lab.verdict import Verdict
+from conversation import (
+    PATIENCE_S,
+    Server,
+    assert_reset,
+    connect,
+    conversation,
+    digest,
+    payload,
+    read_to_end,
+    reset,
+    send_in_background,
+)
+
+STALLED_FLOWS = 8
+QUIET_BYTES = 20_000
+"""Less than this in half a second is keep-alive, not data."""
+
+
+@pytest.mark.parametrize("address", [SERVER4, SERVER6])
+def test_client_ends_first_and_still_hears_the_answer(tunnel: Bentpipe, address: str) -> None:
+    question, answer = payload(300_000, "question"), payload(2_000_000, "answer")
+    with conversation(tunnel.path, address) as (client, peer):
+        send_in_background(client, question, then_shut=True)
+        assert digest(read_to_end(peer)) == digest(question)
+        send_in_background(peer, answer, then_shut=True)
+        assert digest(read_to_end(client)) == digest(answer)
+
+
+@pytest.mark.parametrize("address", [SERVER4, SERVER6])
+def test_server_ends_first_and_still_hears_the_rest(tunnel: Bentpipe, address: str) -> None:
+    rest = payload(300_000, "rest")
+    with conversation(tunnel.path, address) as (client, peer):
+        peer.shutdown(socket.SHUT_WR)
+        assert read_to_end(client) == b""
+        send_in_background(client, rest, then_shut=True)
+        assert digest(read_to_end(peer)) == digest(rest)
+
+
+def test_both_directions_at_once(tunnel: Bentpipe) -> None:
+    up, down = payload(2_000_000, "up"), payload(2_000_000, "down")
+    with conversation(tunnel.path) as (client, peer):
+        send_in_background(client, up, then_shut=True)
+        send_in_background(peer, down, then_shut=True)
+        assert digest(read_to_end(client)) == digest(down)
+        assert digest(read_to_end(peer)) == digest(up)
+
+
+def test_server_that_speaks_first(tunnel: Bentpipe) -> None:
+    server = Server(tunnel.path.server)
+    with connect(tunnel.path.client, server.address) as client, server.accept() as peer:
+        peer.sendall(b"220 ready\r\n")
+        assert client.recv(100) == b"220 ready\r\n"
+    server.close()
+
+
+def test_client_that_sends_nothing_and_ends(tunnel: Bentpipe) -> None:
+    server = Server(tunnel.path.server)
+    with connect(tunnel.path.client, server.address) as client:
+        client.shutdown(socket.SHUT_WR)
+        with server.accept() as peer:
+            assert read_to_end(peer) == b""
+            peer.sendall(b"nothing?")
+            peer.shutdown(socket.SHUT_WR)
+            assert read_to_end(client) == b"nothing?"
+    server.close()
+
+
+def test_reset_by_the_client_reaches_the_server(tunnel: Bentpipe) -> None:
+    with conversation(tunnel.path) as (client, peer):
+        reset(client)
+        assert_reset(peer)
+
+
+def test_reset_by_the_server_reaches_the_client(tunnel: Bentpipe) -> None:
+    with conversation(tunnel.path) as (client, peer):
+        reset(peer)
+        assert_reset(client)
+
+
+def test_reset_in_the_middle_of_a_transfer(tunnel: Bentpipe) -> None:
+    with conversation(tunnel.path) as (client, peer):
+        send_in_background(peer, payload(20_000_000))
+        assert client.recv(1 << 16)
+        reset(client)
+        assert_reset(peer)
+
+
+def test_refused_at_the_origin_is_a_reset(tunnel: Bentpipe) -> None:
+    closed = Server(tunnel.path.server)
+    closed.close()
+    with (
+        pytest.raises((ConnectionResetError, ConnectionRefusedError)),
+        connect(tunnel.path.client, closed.address) as client,
+    ):
+        client.sendall(b"anybody there?")
+        assert read_to_end(client) is None, "a clean end where a reset was due"
+
+
+@pytest.mark.parametrize("address", [UNREACHABLE4, BLACKHOLE4])
+def test_unreachable_origin_is_an_error_in_bounded_time(tunnel: Bentpipe, address: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(OSError) as raised, connect(tunnel.path.client, (address, 80)) as client:  # noqa: PT011
+        client.sendall(b"anybody there?")
+        assert read_to_end(client) is None, "a clean end where an error was due"
+    assert not isinstance(raised.value, TimeoutError), f"no word of {address} for {time.monotonic() - began:.0f} s"
+
+
+def test_stalled_readers_do_not_stop_other_flows(tunnel: Bentpipe) -> None:
+    """Eight downloads whose readers sleep fill every buffer on their way; others pass, and they go on later."""
+    data = payload(12_000_000, "stalled")
+    server = Server(tunnel.path.server)
+    clients, senders = [], []
+    try:
+        for _ in range(STALLED_FLOWS):
+            client = connect(tunnel.path.client, server.address)
+            client.sendall(b"?")
+            peer = server.accept()
+            clients.append(client)
+            senders.append((peer, send_in_background(peer, data, then_shut=True)))
+        _until_quiet(tunnel)
+        for _ in range(3):
+            outcome = download_2mb(tunnel.path)
+            assert outcome.verdict is Verdict.OK, outcome
+        for client in clients[:2]:
+            assert digest(read_to_end(client)) == digest(data)
+    finally:
+        for client in clients:
+            reset(client)
+        for peer, thread in senders:
+            thread.join(PATIENCE_S)
+            peer.close()
+        server.close()
+
+
+def _until_quiet(tunnel: Bentpipe) -> None:
+    """Wait until the satellite link carries almost nothing: the stalled flows fill all that they may."""
+    deadline = time.monotonic() + PATIENCE_S
+    before = -QUIET_BYTES
+    while time.monotonic() < deadline:
+        (device,) = json.loads(tunnel.path.terminal.ip("-json", "-statistics", "link", "show", "sat0"))
+        now = device["stats64"]["rx"]["bytes"]
+        if now - before < QUIET_BYTES:
+            return
+        before = now
+        time.sleep(0.5)
+    raise AssertionError("the stalled flows never became quiet")

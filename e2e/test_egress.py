@@ -1,0 +1,37 @@
+"""The gateway reaches what its operator lists, and nothing private besides."""
+
+import pytest
+
+from bentpipe_lab.system import Bentpipe, start_bentpipe
+from bentpipe_lab.topology import LISTED, PRIVATE4, Topology
+from conversation import Server, assert_reset, connect, conversation
+
+OWN_PUBLIC4 = "11.22.33.44"
+
+
+def test_private_and_not_listed_is_a_reset(tunnel: Bentpipe) -> None:
+    server = Server(tunnel.path.server, PRIVATE4)
+    with connect(tunnel.path.client, server.address) as client:
+        client.sendall(b"?")
+        assert_reset(client)
+    server.socket.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        server.accept()
+    server.close()
+
+
+def test_the_gateways_own_address_is_a_reset(path: Topology) -> None:
+    """Public and not denied as such: it is refused because it is the gateway's own."""
+    path.gateway.ip("address", "add", f"{OWN_PUBLIC4}/32", "dev", "lo")
+    start_bentpipe(path)
+    own = Server(path.gateway, OWN_PUBLIC4)
+    with connect(path.client, own.address) as client:
+        client.sendall(b"?")
+        assert_reset(client)
+    own.close()
+
+
+def test_private_and_listed_is_reached(path: Topology) -> None:
+    start_bentpipe(path, allow=[*LISTED, f"{PRIVATE4}/32"])
+    with conversation(path, PRIVATE4):
+        pass

@@ -1,0 +1,102 @@
+"""The demo: direct TCP against bentpipe on a GEO and a LEO link, in a few minutes, with a report to look at."""
+
+import json
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from bentpipe_lab import budgets, host, report, sample, stats, tables
+from bentpipe_lab.bounds import bound_s
+from bentpipe_lab.carry_out import carry_out
+from bentpipe_lab.link import Link, explain
+from bentpipe_lab.run import CONGESTION_CONTROL, RECORDS, Task
+from bentpipe_lab.topology import read_certificate
+
+SIDE_BY_SIDE = 2
+"""Paths measured at the same time: each needs about half a core."""
+
+Counts = Mapping[str, dict[str, int]]
+
+COUNTS: Counts = {
+    "geo": {
+        "first byte": 8, "download 2 MB": 4, "page HTTP/2": 4,
+        "page HTTP/1.1": 3, "download 10 MiB": 4, "upload 10 MiB": 1,
+    },
+    "leo": {
+        "first byte": 15, "download 2 MB": 7, "page HTTP/2": 5,
+        "page HTTP/1.1": 5, "download 10 MiB": 5, "upload 10 MiB": 1,
+    },
+}  # fmt: skip
+"""Runs of each workload by scenario; the links are slow, so this is what four minutes hold."""
+
+QUICK: Counts = {name: dict.fromkeys(counts, 1) for name, counts in COUNTS.items()}
+"""One run of each: to try the demo out, not to believe it."""
+
+
+def demo(out: Path, counts: Counts, console: Console) -> int:
+    """Carry the plan out, print the tables, write the report; 0 when the plan came to its end."""
+    started = time.monotonic()
+    host.require()
+    removed = host.clean_leftovers()
+    if removed:
+        console.print(f"removed what an earlier run left behind: {', '.join(removed)}")
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    links = {name: Link.from_explanation(explain(_scenario(name))) for name in counts}
+    tasks = plan(out, counts)
+    with host.allowed_congestion_control(CONGESTION_CONTROL) as said:
+        if said:
+            console.print(said, highlight=False)
+        problems = carry_out(tasks, SIDE_BY_SIDE, console)
+    rows = summarise(tasks, links)
+    findings = budgets.judge(rows)
+    (out / "summary.json").write_text(json.dumps([row.told() for row in rows], indent=2) + "\n")
+    (out / "budgets.json").write_text(json.dumps([finding.told() for finding in findings], indent=2) + "\n")
+    report.write(out / "report.html", report.Material(tasks, links, rows, findings, problems))
+    for name in counts:
+        console.print(tables.results(name, [row for row in rows if row.scenario == name]))
+    console.print(tables.limits(findings))
+    console.print(_conclusion(findings), highlight=False)
+    for problem in problems:
+        console.print(f"[bold red]not complete:[/] {escape(problem)}", highlight=False)
+    console.print(f"{time.monotonic() - started:.0f} s. Report: {out / 'report.html'}", highlight=False, soft_wrap=True)
+    return 1 if problems else 0
+
+
+def plan(out: Path, counts: Counts) -> list[Task]:
+    """Every system over every scenario, the longest first."""
+    return [
+        Task(_scenario(name), system, counts[name], out / "runs" / f"{name}-{system}")
+        for name in counts
+        for system in ("direct", "bentpipe")
+    ]
+
+
+def summarise(tasks: Sequence[Task], links: Mapping[str, Link]) -> list[stats.Row]:
+    """The rows of everything that was measured."""
+    rows = []
+    for task in tasks:
+        records = task.directory / RECORDS
+        samples = sample.read(records) if records.exists() else []
+        certificate = read_certificate(task.directory)
+        for workload in task.counts:
+            mine = [each for each in samples if each.workload == workload]
+            if mine:
+                bound = bound_s(workload, links[task.scenario.stem])
+                rows.append(stats.row(mine, bound, certificate_valid=certificate is not None and certificate.valid))
+    return rows
+
+
+def _scenario(name: str) -> Path:
+    return host.REPOSITORY / "scenarios" / f"{name}.toml"
+
+
+def _conclusion(findings: Sequence[budgets.Finding]) -> str:
+    short = [finding for finding in findings if finding.verdict != "within"]
+    if not short:
+        return f"[green]All {len(findings)} limits hold.[/]"
+    return f"[bold red]{len(short)} of {len(findings)} limits do not hold.[/]"

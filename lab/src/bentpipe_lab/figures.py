@@ -1,0 +1,138 @@
+"""The report's figures, as SVG text: bytes over time, page timelines, and every time against its bound."""
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MultipleLocator
+
+from bentpipe_lab.sample import Sample
+from bentpipe_lab.stats import Row
+from bentpipe_lab.tables import seconds
+
+INK, MUTED, FAINT = "#1d2733", "#66727f", "#e3e8ed"
+COLOUR = {"direct": "#d9822b", "bentpipe": "#1668b8"}
+WAITING = {"direct": "#f3d9bd", "bentpipe": "#c3daf0"}
+LABEL = {"direct": "direct TCP", "bentpipe": "bentpipe"}
+
+mpl.rcParams.update(
+    {
+        "font.family": "sans-serif",
+        "font.size": 10,
+        "axes.edgecolor": MUTED,
+        "axes.labelcolor": MUTED,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.titlecolor": INK,
+        "axes.titlelocation": "left",
+        "axes.titlesize": 11,
+        "axes.titleweight": "bold",
+        "xtick.color": MUTED,
+        "ytick.color": MUTED,
+        "text.color": INK,
+        "grid.color": FAINT,
+        "svg.hashsalt": "bentpipe",
+    }
+)
+
+
+def bytes_over_time(samples: Iterable[Sample], bounds: Mapping[str, float], sizes: Mapping[str, int]) -> str:
+    """One panel per download: every run's curve, and the moment before which no run can be complete."""
+    samples = [sample for sample in samples if sample.outcome.curve]
+    figure = Figure(figsize=(10, 3.7), layout="constrained")
+    for axes, (workload, size) in zip(figure.subplots(1, len(sizes), squeeze=False)[0], sizes.items(), strict=True):
+        unit = size / 4
+        label = "MiB" if size % (1 << 20) == 0 else "MB"
+        scale = 1 << 20 if label == "MiB" else 1e6
+        for sample in (sample for sample in samples if sample.workload == workload):
+            times, counts = zip(*[(0.0, 0), *sample.outcome.curve], strict=True)
+            axes.plot(
+                times, [count / scale for count in counts], color=COLOUR[sample.system], alpha=0.75,
+                linewidth=1.6, drawstyle="steps-post", label=LABEL[sample.system],
+            )  # fmt: skip
+        axes.axvline(bounds[workload], color=INK, linewidth=1, linestyle=(0, (4, 3)), label="physical bound")
+        axes.set(title=workload, xlabel="seconds since the request was begun", ylabel=f"{label} received")
+        axes.set_xlim(left=0)
+        axes.set_ylim(0, size / scale * 1.04)
+        axes.yaxis.set_major_locator(MultipleLocator(unit / scale))
+        axes.grid(visible=True)
+        _legend(axes, loc="lower right")
+    return _svg(figure)
+
+
+def page_timelines(samples: Iterable[Sample], workload: str) -> str:
+    """The page's objects as bars, direct beside bentpipe on one time axis; of each system its median run."""
+    runs = {sample.system: sample for sample in _median_runs(samples, workload)}
+    figure = Figure(figsize=(10, 4.1), layout="constrained")
+    panels = figure.subplots(1, max(len(runs), 1), sharex=True, sharey=True, squeeze=False)[0]
+    for axes, (system, sample) in zip(panels, runs.items(), strict=False):
+        for height, item in enumerate(sample.outcome.objects):
+            begin, first, end = item["requested_s"], item["first_byte_s"], item["complete_s"]
+            axes.barh(height, first - begin, left=begin, height=0.8, color=WAITING[system])
+            axes.barh(height, max(end - first, 0.008), left=first, height=0.8, color=COLOUR[system])
+        total = sample.outcome.seconds or 0.0
+        axes.axvline(total, color=COLOUR[system], linewidth=1)
+        axes.annotate(
+            seconds(total), (total, 1.0), xycoords=("data", "axes fraction"), xytext=(-4, -12),
+            textcoords="offset points", ha="right", color=COLOUR[system], weight="bold", fontsize=12,
+        )  # fmt: skip
+        axes.set(title=f"{LABEL[system]}, {workload.removeprefix('page ')}", xlabel="seconds")
+        axes.grid(visible=True, axis="x")
+        axes.set_axisbelow(True)
+        axes.set_xlim(left=0)
+    panels[0].set_ylabel("objects, in the order of request")
+    panels[0].invert_yaxis()
+    return _svg(figure)
+
+
+def against_bound(rows: Sequence[Row]) -> str:
+    """Every workload's median as a multiple of its physical bound, direct and bentpipe."""
+    workloads = list(dict.fromkeys(row.workload for row in rows))
+    figure = Figure(figsize=(10, 0.62 * len(workloads) + 0.9), layout="constrained")
+    axes = figure.subplots()
+    for row in rows:
+        if row.ratio_to_bound is None:
+            continue
+        height = workloads.index(row.workload) + (-0.19 if row.system == "direct" else 0.19)
+        axes.barh(height, row.ratio_to_bound, height=0.34, color=COLOUR[row.system], label=LABEL[row.system])
+        axes.annotate(
+            f"{row.ratio_to_bound:.2f} x  ({seconds(row.median_s)})", (row.ratio_to_bound, height),
+            xytext=(4, 0), textcoords="offset points", va="center", fontsize=9, color=INK,
+        )  # fmt: skip
+    axes.axvline(1, color=INK, linewidth=1, linestyle=(0, (4, 3)), label="physical bound")
+    axes.set_yticks(range(len(workloads)), workloads, color=INK)
+    axes.tick_params(axis="y", length=0)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.18 * max((row.ratio_to_bound or 1 for row in rows), default=1))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} x"))
+    axes.set_xlabel("median time as a multiple of the least that physics allows")
+    axes.grid(visible=True, axis="x")
+    axes.set_axisbelow(True)
+    _legend(axes, loc="lower right")
+    return _svg(figure)
+
+
+def _median_runs(samples: Iterable[Sample], workload: str) -> list[Sample]:
+    by_system: dict[str, list[Sample]] = {}
+    for sample in samples:
+        if sample.workload == workload and sample.outcome.seconds is not None:
+            by_system.setdefault(sample.system, []).append(sample)
+    return [
+        sorted(runs, key=lambda run: run.outcome.seconds or 0.0)[(len(runs) - 1) // 2] for runs in by_system.values()
+    ]
+
+
+def _legend(axes: Axes, loc: Literal["lower right", "upper left"]) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    unique = dict(zip(labels, handles, strict=True))
+    axes.legend(list(unique.values()), list(unique), loc=loc, frameon=False, fontsize=9)
+
+
+def _svg(figure: Figure) -> str:
+    out = io.StringIO()
+    figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
+    text = out.getvalue()
+    return text[text.index("<svg") :]

@@ -1,0 +1,64 @@
+"""What a scenario's links are, as `bentpipe link explain` tells it: the lab computes no physics of its own."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bentpipe_lab import host, netns
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One direction of the satellite link."""
+
+    rate_bit_s: float
+    one_way_delay_s: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class Link:
+    """The whole path of a scenario: the satellite link and the ground segment behind the gateway."""
+
+    name: str
+    title: str
+    source: str
+    forward: Direction
+    """Gateway to terminal."""
+    back: Direction
+    """Terminal to gateway: the return link."""
+    satellite_rtt_s: float
+    ground_rtt_s: float
+
+    @property
+    def path_rtt_s(self) -> float:
+        """Round-trip time from the client to the server, empty queues."""
+        return self.satellite_rtt_s + self.ground_rtt_s
+
+    @classmethod
+    def from_explanation(cls, told: dict[str, Any]) -> "Link":
+        """Read what `bentpipe link explain --json` printed."""
+        return cls(
+            name=told["name"],
+            title=told.get("title") or told["name"],
+            source=told["source"],
+            forward=_direction(told["forward"]),
+            back=_direction(told["return"]),
+            satellite_rtt_s=told["satellite_rtt_ns"] / 1e9,
+            ground_rtt_s=(told.get("ground_rtt_ns") or 0) / 1e9,
+        )
+
+
+def explain(scenario: Path) -> dict[str, Any]:
+    """Ask the link model about a scenario file."""
+    told: dict[str, Any] = json.loads(netns.checked([str(host.binary()), "link", "explain", str(scenario), "--json"]))
+    return told
+
+
+def _direction(told: dict[str, Any]) -> Direction:
+    return Direction(
+        rate_bit_s=float(told["rate_bit_s"]),
+        one_way_delay_s=told["one_way_delay_ns"] / 1e9,
+        loss=float(told["loss"]),
+    )

@@ -1,0 +1,107 @@
+"""One system over one scenario: build the path, warm up, measure round by round, read the certificate.
+
+A program of its own (`python -m bentpipe_lab.run`), so that two paths can be measured side by side and each
+cleans up after itself. It keeps `records.jsonl`, `certificate.json`, the resolved scenario and every log in
+its directory, and prints one JSON line per step for whoever shows the progress.
+"""
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bentpipe_lab import interrupt, measure
+from bentpipe_lab.errors import LabError
+from bentpipe_lab.sample import Sample
+from bentpipe_lab.system import SYSTEMS
+from bentpipe_lab.topology import Certificate, Topology, topology
+
+CONGESTION_CONTROL = "cubic"
+RECORDS = "records.jsonl"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to measure: how many runs of each workload."""
+
+    scenario: Path
+    system: str
+    counts: dict[str, int]
+    directory: Path
+    congestion_control: str = CONGESTION_CONTROL
+
+    @property
+    def name(self) -> str:
+        """Short and unique within a plan."""
+        return f"{self.scenario.stem}-{self.system}"
+
+    def rounds(self) -> list[tuple[str, int]]:
+        """(workload, index) in the order of measurement: workloads take turns, so that drift hits all alike."""
+        turns = range(max(self.counts.values()))
+        return [(workload, turn) for turn in turns for workload, count in self.counts.items() if turn < count]
+
+    def command(self) -> list[str]:
+        """The command line which carries it out."""
+        return [
+            sys.executable, "-m", "bentpipe_lab.run", "--scenario", str(self.scenario), "--system", self.system,
+            "--counts", json.dumps(self.counts), "--directory", str(self.directory),
+            "--congestion-control", self.congestion_control,
+        ]  # fmt: skip
+
+
+def execute(task: Task) -> Certificate | None:
+    """Carry a task out; its records are complete on disk when this returns."""
+    task.directory.mkdir(parents=True, exist_ok=True)
+    tell("building the path")
+    with (
+        topology(task.directory, task.scenario, congestion_control=task.congestion_control) as path,
+        (task.directory / RECORDS).open("w") as records,
+    ):
+        SYSTEMS[task.system](path)
+        if task.system != "direct":
+            tell("warming up")
+            for outcome in measure.warm_up(path):
+                tell("warming up", verdict=outcome.verdict, detail=outcome.detail)
+        for workload, index in task.rounds():
+            tell("measuring", workload=workload, index=index)
+            sample = _sample(task, path, workload, index)
+            records.write(sample.to_json() + "\n")
+            records.flush()
+            tell("measured", workload=workload, verdict=sample.outcome.verdict, detail=sample.outcome.detail)
+        tell("cleaning up")
+        return path.end_emulation()
+
+
+def tell(step: str, **fields: Any) -> None:
+    """Print one line of progress."""
+    print(json.dumps({"step": step, **fields}), flush=True)
+
+
+def _sample(task: Task, path: Topology, workload: str, index: int) -> Sample:
+    return Sample(task.scenario.stem, task.system, workload, index, measure.WORKLOADS[workload](path))
+
+
+def main() -> int:
+    """Parse the command line and carry the task out."""
+    parser = argparse.ArgumentParser(description="Measure one system over one scenario.")
+    parser.add_argument("--scenario", type=Path, required=True)
+    parser.add_argument("--system", choices=sorted(SYSTEMS), required=True)
+    parser.add_argument("--counts", type=json.loads, required=True, help="JSON: runs by workload")
+    parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument("--congestion-control", default=CONGESTION_CONTROL)
+    arguments = parser.parse_args()
+    try:
+        with interrupt.as_exception():
+            execute(Task(**vars(arguments)))
+    except LabError as error:
+        tell("failed", detail=str(error))
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,17 @@
+import pytest
+
+from bentpipe_lab.link import Direction, Link
+
+
+@pytest.fixture
+def geo() -> Link:
+    """GEO as the transport notes compute it: 20/2 Mbit/s, 600 ms."""
+    return Link(
+        name="geo",
+        title="GEO",
+        source="the notes' own table",
+        forward=Direction(20e6, 0.3, 0.0),
+        back=Direction(2e6, 0.3, 0.0),
+        satellite_rtt_s=0.6,
+        ground_rtt_s=0.0,
+    )

@@ -1,0 +1,61 @@
+"""The report from records on disk, without a network: complete, self-contained, and truthful about failures."""
+
+import json
+import re
+from pathlib import Path
+
+from bentpipe_lab import budgets, content, demo, report
+from bentpipe_lab.bounds import bound_s
+from bentpipe_lab.link import Link
+from bentpipe_lab.run import Task
+from bentpipe_lab.sample import Outcome, Sample
+from bentpipe_lab.verdict import Verdict
+
+COUNTS = {"first byte": 3, "download 10 MiB": 2, "download 2 MB": 2, "page HTTP/2": 1, "page HTTP/1.1": 1}
+
+
+def outcome(workload: str, seconds: float) -> Outcome:
+    size = report.DOWNLOADS.get(workload, 0)
+    curve = [(seconds * part / 10, size * part // 10) for part in range(1, 11)] if size else []
+    objects = [
+        {"path": path, "size": size, "requested_s": 0.0, "first_byte_s": seconds / 2, "complete_s": seconds}
+        for path, size in (content.page_sizes().items() if workload.startswith("page") else ())
+    ]
+    return Outcome(Verdict.OK, seconds, size, curve=curve, objects=objects)
+
+
+def write_records(task: Task, link: Link, factor: float) -> None:
+    task.directory.mkdir(parents=True)
+    lines = [
+        Sample("geo", task.system, workload, index, outcome(workload, factor * bound_s(workload, link)))
+        for workload, index in task.rounds()
+    ]
+    lines[0] = Sample("geo", task.system, "first byte", 0, Outcome(Verdict.REFUSED, detail="<nobody> listens"))
+    (task.directory / "records.jsonl").write_text("".join(f"{line.to_json()}\n" for line in lines))
+    certificate = {"valid": task.system == "direct", "limit_us": 1000, "reasons": ["p99.9 is 4 ms"], "links": []}
+    (task.directory / "certificate.json").write_text(json.dumps(certificate))
+
+
+def test_report(tmp_path: Path, geo: Link) -> None:
+    tasks = [Task(Path("geo.toml"), system, COUNTS, tmp_path / system) for system in ("direct", "bentpipe")]
+    for task, factor in zip(tasks, (2.0, 1.1), strict=True):
+        write_records(task, geo, factor)
+    links = {"geo": geo}
+    rows = demo.summarise(tasks, links)
+    assert [(row.n_ok, row.n_total) for row in rows if row.workload == "first byte"] == [(2, 3), (2, 3)]
+    assert {row.system for row in rows if not row.certificate_valid} == {"bentpipe"}
+    target = tmp_path / "report.html"
+    report.write(target, report.Material(tasks, links, rows, budgets.judge(rows), ["one thing went wrong"]))
+    page = target.read_text()
+    assert "one thing went wrong" in page
+    assert "&lt;nobody&gt; listens" in page
+    assert "INVALID: p99.9 is 4 ms" in page
+    assert page.count("<svg") == 4
+    loaded = re.findall(r'(?:src|href)="([^"#]+)"', page)
+    assert not loaded, "a self-contained file loads nothing"
+
+
+def test_report_of_a_plan_that_broke_off(tmp_path: Path, geo: Link) -> None:
+    tasks = [Task(Path("geo.toml"), "direct", COUNTS, tmp_path / "direct")]
+    report.write(tmp_path / "report.html", report.Material(tasks, {"geo": geo}, [], budgets.judge([]), ["broken off"]))
+    assert "broken off" in (tmp_path / "report.html").read_text()

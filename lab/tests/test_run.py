@@ -1,0 +1,19 @@
+from pathlib import Path
+
+from bentpipe_lab import demo, measure
+from bentpipe_lab.run import Task
+
+
+def test_workloads_take_turns() -> None:
+    task = Task(Path("geo.toml"), "direct", {"first byte": 3, "page HTTP/2": 1}, Path("out"))
+    assert task.rounds() == [("first byte", 0), ("page HTTP/2", 0), ("first byte", 1), ("first byte", 2)]
+
+
+def test_the_demos_plan() -> None:
+    tasks = demo.plan(Path("out"), demo.COUNTS)
+    assert [task.name for task in tasks] == ["geo-direct", "geo-bentpipe", "leo-direct", "leo-bentpipe"]
+    for task in tasks:
+        assert task.scenario.is_file()
+        assert set(task.counts) == set(measure.WORKLOADS)
+        assert task.counts["first byte"] >= 8
+        assert all(count >= 3 for workload, count in task.counts.items() if workload.startswith(("page", "download")))
