@@ -8,6 +8,7 @@ mod gateway;
 mod config;
 mod registry;
 mod daemon;
+mod doctor;
 
 use clap::{Parser, Subcommand};
 
@@ -28,6 +29,7 @@ enum Command {
     Emulate(Box<emulate::Command>),
     Terminal(terminal::Command),
     Gateway(gateway::Command),
+    Doctor(doctor::Command),
 }
 
 fn main() -> std::process::ExitCode {
@@ -47,6 +49,7 @@ fn main() -> std::process::ExitCode {
         Command::Emulate(command) => emulate::run(&command),
         Command::Terminal(command) => terminal::run(command),
         Command::Gateway(command) => gateway::run(command),
+        Command::Doctor(command) => doctor::run(&command),
     };
     match result {
         Ok(()) => std::process::ExitCode::SUCCESS,

@@ -20,3 +20,4 @@ pub mod udp;
 pub mod quic;
 pub mod secret;
 pub mod limits;
+pub mod doctor;

@@ -92,10 +92,9 @@ async fn one_line_enrols_one_terminal() {
     let line: EnrolmentLine = line.to_string().parse().unwrap();
     let setup = Setup::default();
     let list = setup.list.clone();
-    list.0
+    list.enrolments
         .lock()
         .unwrap()
-        .1
         .insert(line.one_time_identity().fingerprint(), None);
     let (terminal_socket, gateway_socket, _) = support::sockets(&setup.scenario);
     let _serving = setup.gateway(support::endpoint(gateway_socket, Some(setup.server())));

@@ -7,10 +7,10 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use bentpipe_units::{Bytes, Rate};
-use support::{Internet, Origin, Setup, Stream, World, link, noise};
+use support::{Internet, Origin, Setup, Stream, World, link, noise, now};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 const ORIGIN: &str = "93.184.216.34:80";
 /// In virtual time waiting is free; a test that has not moved for this long never will.
@@ -44,13 +44,15 @@ async fn expect_reset(stream: &mut Stream) {
 }
 
 fn pattern(length: usize) -> Vec<u8> {
-    (0..length).map(|i| (i * 31 % 251) as u8).collect()
+    (0..length)
+        .map(|i| u8::try_from(i * 31 % 251).unwrap())
+        .collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_first_answer_takes_one_round_trip() {
     let (world, mut origin) = warm_world().await;
-    let begin = Instant::now();
+    let begin = now();
     let mut application = world.connect(ORIGIN);
     application.write_all(b"request").await.unwrap();
     let mut accepted = accept(&mut origin).await;
@@ -222,7 +224,7 @@ async fn a_reader_that_stalls_does_not_stop_the_others_and_loses_nothing() {
         scenario: link("20 ms"),
         ..small_windows()
     };
-    let window = setup.transport.flow_window() as usize;
+    let window = usize::try_from(setup.transport.flow_window()).unwrap();
     let world = setup.start();
     let mut origin = world.internet.serve(ORIGIN);
     world.warm().await;
@@ -312,7 +314,7 @@ async fn without_a_gateway_a_flow_waits_a_little_and_is_reset() {
         keep.await;
     });
     let (mut application, inside) = support::stream_pair(1000);
-    let begin = Instant::now();
+    let begin = now();
     let target = ORIGIN.parse().unwrap();
     tokio::spawn(async move { terminal.carry(inside, target).await });
     expect_reset(&mut application).await;

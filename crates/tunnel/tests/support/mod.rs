@@ -115,6 +115,15 @@ impl UdpSender for MemorySender {
     }
 }
 
+/// The moment on the paused clock.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the runtime's paused clock is the virtual one"
+)]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
 /// Runs one direction of the link between an outbox and an inbox.
 fn run_direction(
     spec: &DirectionSpec,
@@ -123,7 +132,7 @@ fn run_direction(
     to: UnboundedSender<Datagram>,
 ) {
     let mut direction = Direction::new(spec, seed);
-    let start = Instant::now();
+    let start = now();
     let at = move |time: Time| start + time.since(Time::ZERO).as_duration();
     tokio::spawn(async move {
         loop {
@@ -135,7 +144,7 @@ fn run_direction(
                 },
                 () = async { tokio::time::sleep_until(next.unwrap_or(start)).await }, if next.is_some() => None,
             };
-            let elapsed = Instant::now().duration_since(start);
+            let elapsed = now().duration_since(start);
             let now = Time::ZERO + Span::from_nanos(u64::try_from(elapsed.as_nanos()).unwrap());
             if let Some(datagram) = arrived {
                 // Drops are counted by the model.
@@ -306,14 +315,17 @@ impl Dial for Internet {
 
 /// A list of terminals in memory.
 #[derive(Debug, Default)]
-pub struct List(pub Mutex<(Vec<Fingerprint>, BTreeMap<Fingerprint, Option<Fingerprint>>)>);
+pub struct List {
+    pub terminals: Mutex<Vec<Fingerprint>>,
+    /// One-time keys, and who has used them.
+    pub enrolments: Mutex<BTreeMap<Fingerprint, Option<Fingerprint>>>,
+}
 
 impl Registry for List {
     fn standing(&self, key: &Fingerprint) -> Standing {
-        let (terminals, enrolments) = &*self.0.lock().unwrap();
-        if terminals.contains(key) {
+        if self.terminals.lock().unwrap().contains(key) {
             Standing::Terminal
-        } else if enrolments.contains_key(key) {
+        } else if self.enrolments.lock().unwrap().contains_key(key) {
             Standing::Enrolment
         } else {
             Standing::Unknown
@@ -321,13 +333,13 @@ impl Registry for List {
     }
 
     fn enrol(&self, enrolment: &Fingerprint, terminal: Fingerprint) -> Result<(), String> {
-        let (terminals, enrolments) = &mut *self.0.lock().unwrap();
+        let mut enrolments = self.enrolments.lock().unwrap();
         let used_by = enrolments.get_mut(enrolment).ok_or("withdrawn")?;
         if used_by.is_some_and(|other| other != terminal) {
             return Err("used by another".into());
         }
         *used_by = Some(terminal);
-        terminals.push(terminal);
+        self.terminals.lock().unwrap().push(terminal);
         Ok(())
     }
 }
@@ -368,10 +380,9 @@ fn scenario(direction: &str) -> Scenario {
 impl Default for Setup {
     fn default() -> Self {
         let list = List::default();
-        list.0
+        list.terminals
             .lock()
             .unwrap()
-            .0
             .push(identity(TERMINAL_SEED).fingerprint());
         Self {
             scenario: link("250 ms"),

@@ -1,0 +1,48 @@
+//! `bentpipe doctor`: what this machine can do, and how to get what it cannot.
+
+use bentpipe_os::doctor::{State, check_all};
+use clap::Args;
+
+use crate::failure::Failure;
+
+/// Check everything that bentpipe may need of this machine, in one go
+///
+/// Exit code 1 if something is missing, 0 if all is there or it goes without.
+#[derive(Debug, Args)]
+pub struct Command {
+    /// As JSON, for programs
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(command: &Command) -> Result<(), Failure> {
+    let checks = check_all();
+    if command.json {
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&checks).map_err(anyhow::Error::from)?
+        );
+    } else {
+        for check in &checks {
+            let state = match check.state {
+                State::Ok => "ok",
+                State::Worse => "worse",
+                State::Missing => "MISSING",
+            };
+            println!("{state:<8} {:<20} {}", check.name, check.found);
+            if let Some(remedy) = &check.remedy {
+                println!("{:<9}needed for {}", "", check.needed_for);
+                println!("{:<9}remedy: {remedy}", "");
+            }
+        }
+    }
+    let missing: Vec<_> = checks
+        .iter()
+        .filter(|check| check.state == State::Missing)
+        .map(|check| check.name)
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(anyhow::anyhow!("missing here: {}", missing.join(", ")).into())
+}

@@ -1,0 +1,281 @@
+//! What this machine can do, asked in one go.
+
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
+use serde::Serialize;
+
+/// One capability of the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// What is asked for.
+    pub name: &'static str,
+    /// What needs it.
+    pub needed_for: &'static str,
+    /// How it stands.
+    pub state: State,
+    /// What was found.
+    pub found: String,
+    /// How to get it, where it is not there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+/// How a capability stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// There.
+    Ok,
+    /// It goes without, but worse.
+    Worse,
+    /// Not there; what needs it cannot run.
+    Missing,
+}
+
+type Finding = Result<String, (State, String, String)>;
+
+fn missing(found: impl Into<String>, remedy: impl Into<String>) -> Finding {
+    Err((State::Missing, found.into(), remedy.into()))
+}
+
+fn worse(found: impl Into<String>, remedy: impl Into<String>) -> Finding {
+    Err((State::Worse, found.into(), remedy.into()))
+}
+
+/// Asks everything. Leaves nothing behind.
+pub fn check_all() -> Vec<Check> {
+    let mut checks = Vec::new();
+    let mut ask = |name, needed_for, finding: Finding| {
+        checks.push(match finding {
+            Ok(found) => Check {
+                name,
+                needed_for,
+                state: State::Ok,
+                found,
+                remedy: None,
+            },
+            Err((state, found, remedy)) => Check {
+                name,
+                needed_for,
+                state,
+                found,
+                remedy: Some(remedy),
+            },
+        });
+    };
+    ask(
+        "CAP_NET_ADMIN",
+        "terminal (transparent), emulate, lab",
+        net_admin(),
+    );
+    ask("/dev/net/tun", "emulate, lab", tun());
+    ask(
+        "ip",
+        "terminal (transparent), lab",
+        tool("ip", &["-Version"], "iproute2"),
+    );
+    ask(
+        "nft",
+        "terminal (transparent)",
+        tool("nft", &["--version"], "nftables"),
+    );
+    ask("TPROXY", "terminal (transparent)", tproxy());
+    ask("network namespaces", "emulate, lab", namespaces());
+    ask("IPv6", "IPv6 applications and gateways", ipv6());
+    ask("CUBIC", "lab (direct TCP to compare with)", cubic());
+    ask("SCHED_FIFO", "emulate (punctuality)", realtime());
+    ask(
+        "UDP buffers",
+        "gateway, terminal (bursts at high rates)",
+        buffers(),
+    );
+    ask("open files", "gateway, terminal (many flows)", open_files());
+    ask("left behind", "terminal (transparent)", leftovers());
+    checks
+}
+
+fn net_admin() -> Finding {
+    match capabilities(None) {
+        Ok(held) if held.effective.contains(CapabilitySet::NET_ADMIN) => Ok("held".into()),
+        Ok(_) => missing(
+            "not held",
+            "run as root, or `setcap cap_net_admin+ep` on the binary; SOCKS5 ingress works without",
+        ),
+        Err(error) => missing(error.to_string(), "run as root"),
+    }
+}
+
+fn tun() -> Finding {
+    let path = "/dev/net/tun";
+    match OpenOptions::new().read(true).write(true).open(path) {
+        Ok(_) => Ok("opens".into()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => missing(
+            "not there",
+            "`modprobe tun`; in a container pass the device in",
+        ),
+        Err(error) => missing(
+            error.to_string(),
+            "run as root, or give this user access to the device",
+        ),
+    }
+}
+
+fn tool(program: &str, arguments: &[&str], package: &str) -> Finding {
+    match output(Command::new(program).args(arguments), "") {
+        Ok(text) => Ok(text.lines().next().unwrap_or("there").trim().to_owned()),
+        Err(why) => missing(why, format!("`apt-get install {package}`")),
+    }
+}
+
+/// Asks nftables whether it would take a TPROXY rule, without installing it.
+fn tproxy() -> Finding {
+    let rules = "table inet bentpipe_doctor {\nchain c {\ntype filter hook prerouting priority mangle;\nmeta l4proto tcp meta nfproto ipv4 tproxy ip to 127.0.0.1:1 accept\n}\n}\n";
+    match output(Command::new("nft").args(["-c", "-f", "-"]), rules) {
+        Ok(_) => Ok("nftables takes the rule".into()),
+        Err(why) => missing(
+            why,
+            "a kernel with CONFIG_NFT_TPROXY, and root; SOCKS5 ingress works without",
+        ),
+    }
+}
+
+fn namespaces() -> Finding {
+    match output(Command::new("unshare").args(["--net", "true"]), "") {
+        Ok(_) => Ok("can be made".into()),
+        Err(_) => match output(
+            Command::new("unshare").args(["--user", "--map-root-user", "--net", "true"]),
+            "",
+        ) {
+            Ok(_) => Ok("can be made inside a user namespace".into()),
+            Err(why) => missing(
+                why,
+                "run as root, or allow user namespaces (sysctl kernel.unprivileged_userns_clone=1)",
+            ),
+        },
+    }
+}
+
+fn ipv6() -> Finding {
+    match std::fs::read_to_string("/proc/sys/net/ipv6/conf/all/disable_ipv6") {
+        Ok(value) if value.trim() == "0" => Ok("on".into()),
+        _ => worse(
+            "off",
+            "sysctl net.ipv6.conf.all.disable_ipv6=0; IPv4 works without",
+        ),
+    }
+}
+
+fn cubic() -> Finding {
+    let path = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+    let allowed = std::fs::read_to_string(path).unwrap_or_default();
+    if allowed.split_whitespace().any(|name| name == "cubic") {
+        return Ok("allowed in namespaces".into());
+    }
+    worse(
+        format!("not among the allowed: {}", allowed.trim()),
+        format!(
+            "sysctl net.ipv4.tcp_allowed_congestion_control='{} cubic' (the lab does so for a run when it is root)",
+            allowed.trim()
+        ),
+    )
+}
+
+fn realtime() -> Finding {
+    let held =
+        capabilities(None).is_ok_and(|held| held.effective.contains(CapabilitySet::SYS_NICE));
+    let limit = getrlimit(Resource::Rtprio).current.unwrap_or(u64::MAX);
+    if held || limit > 0 {
+        return Ok("allowed".into());
+    }
+    worse(
+        "not allowed",
+        "root, CAP_SYS_NICE, or a limit `rtprio` in /etc/security/limits.conf; certificates are worse without",
+    )
+}
+
+fn buffers() -> Finding {
+    let read = |name: &str| -> u64 {
+        let text = std::fs::read_to_string(Path::new("/proc/sys/net/core").join(name));
+        text.ok()
+            .and_then(|text| text.trim().parse().ok())
+            .unwrap_or(0)
+    };
+    let (receive, send) = (read("rmem_max"), read("wmem_max"));
+    let found = format!(
+        "receive {} KiB, send {} KiB at most",
+        receive / 1024,
+        send / 1024
+    );
+    if receive.min(send) >= 4 << 20 {
+        return Ok(found);
+    }
+    worse(
+        found,
+        "sysctl net.core.rmem_max=4194304 net.core.wmem_max=4194304, for links above 50 Mbit/s",
+    )
+}
+
+fn open_files() -> Finding {
+    let most = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    if most >= 8192 {
+        return Ok(format!("{most} at most"));
+    }
+    worse(
+        format!("{most} at most"),
+        "raise the hard limit to 8192 (LimitNOFILE= in a systemd unit): each flow is one",
+    )
+}
+
+/// Tables of terminals that were killed. Those of running terminals look the same,
+/// so this only tells.
+fn leftovers() -> Finding {
+    let listed = match output(Command::new("nft").args(["list", "tables"]), "") {
+        Ok(listed) => listed,
+        Err(_) => return Ok("nftables cannot be asked".into()),
+    };
+    let ours: Vec<_> = listed
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("table inet bentpipe_"))
+        .collect();
+    if ours.is_empty() {
+        return Ok("nothing".into());
+    }
+    let named = ours
+        .iter()
+        .map(|port| format!("bentpipe_{port}"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    worse(
+        format!("nftables: {named}"),
+        "fine while a terminal runs; if none does, starting and stopping it once removes the rules",
+    )
+}
+
+fn output(command: &mut Command, input: &str) -> Result<String, String> {
+    use std::io::Write as _;
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => "not installed".to_owned(),
+            _ => error.to_string(),
+        })?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A tool that ends without reading says why itself.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child
+        .wait_with_output()
+        .map_err(|error| error.to_string())?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(said.trim().lines().next().unwrap_or("it failed").to_owned())
+}
