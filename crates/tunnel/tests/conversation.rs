@@ -266,7 +266,7 @@ async fn too_many_stalled_readers_cost_the_oldest_its_place() {
         ..small_windows()
     };
     let (window, most) = (
-        setup.transport.flow_window() as usize,
+        usize::try_from(setup.transport.flow_window()).unwrap(),
         setup.transport.max_stalled_flows(),
     );
     let world = setup.start();
