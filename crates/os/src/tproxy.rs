@@ -162,15 +162,14 @@ impl Rules {
              chain ingress {{\n\
              type filter hook prerouting priority mangle; policy accept;\n\
              iifname != {{ {names} }} return\n\
-             meta l4proto != tcp return\n\
              fib daddr type {{ local, broadcast, anycast, multicast }} return\n\
-             meta nfproto ipv4 tproxy ip to {}:{port} meta mark set {mark:#x} accept\n",
+             meta nfproto ipv4 meta l4proto tcp tproxy ip to {}:{port} meta mark set {mark:#x} accept\n",
             Ipv4Addr::LOCALHOST
         );
         if self.ipv6 {
             let _ = writeln!(
                 rules,
-                "meta nfproto ipv6 tproxy ip6 to [{}]:{port} meta mark set {mark:#x} accept",
+                "meta nfproto ipv6 meta l4proto tcp tproxy ip6 to [{}]:{port} meta mark set {mark:#x} accept",
                 Ipv6Addr::LOCALHOST
             );
         }
