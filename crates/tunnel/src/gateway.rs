@@ -11,6 +11,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use h3::error::Code;
 use noq::VarInt;
+use tokio::sync::Semaphore;
 
 use crate::egress::Egress;
 use crate::flow::{self, Carried, Down as _};
@@ -25,6 +26,16 @@ use crate::wire::request::{self, Asked, ErrorKind, Refusal};
 
 /// An origin that has not answered by then is told to the terminal as a timeout.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Handshakes that may be under way. Nobody has shown a key yet, so they get little:
+/// no stream, 16 KiB of early packets, and not for long.
+const MAX_HANDSHAKES: usize = 256;
+/// When more than these are under way, each new source first proves that it receives
+/// what is sent to its address (Retry, RFC 9000, section 8.1.2).
+const HANDSHAKES_ON_TRUST: usize = 64;
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
+const EARLY_PACKETS: u64 = 16 * 1024;
+/// A one-time key has this long to enrol its terminal.
+const ENROLMENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Wait before the next address of a name is tried beside the last (RFC 8305, section 8).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
@@ -68,7 +79,11 @@ pub fn server_config(
 ) -> noq::ServerConfig {
     let tls = Arc::new(identity.tls_from(registry));
     let mut config = noq::ServerConfig::with_crypto(tls);
-    config.transport_config(Arc::new(transport.quic(MAX_FLOWS)));
+    config
+        .transport_config(Arc::new(transport.quic(MAX_FLOWS)))
+        .max_incoming(MAX_HANDSHAKES)
+        .incoming_buffer_size(EARLY_PACKETS)
+        .incoming_buffer_size_total(EARLY_PACKETS * MAX_HANDSHAKES as u64);
     config
 }
 
@@ -95,27 +110,30 @@ impl<D: Dial> Gateway<D> {
 
     /// Serves until the endpoint is closed.
     pub async fn run(self: &Arc<Self>) {
+        let handshakes = Arc::new(Semaphore::new(MAX_HANDSHAKES));
         while let Some(incoming) = self.endpoint.accept().await {
-            // Every source proves its address before any work is spent on it when there
-            // is little room left (RFC 9000, section 8.1.2).
-            let room = self.transport.max_sessions();
-            let open = self.endpoint.open_connections() as u64;
-            if open >= room.saturating_mul(2) {
+            let Ok(place) = handshakes.clone().try_acquire_owned() else {
                 incoming.refuse();
                 continue;
-            }
-            if open >= room && incoming.may_retry() && !incoming.remote_address_validated() {
+            };
+            let under_way = MAX_HANDSHAKES - handshakes.available_permits();
+            if under_way > HANDSHAKES_ON_TRUST
+                && incoming.may_retry()
+                && !incoming.remote_address_validated()
+            {
+                // Fails only for a source that has been validated.
                 let _ = incoming.retry();
                 continue;
             }
             let gateway = self.clone();
             tokio::spawn(async move {
                 let from = incoming.remote_address();
-                match incoming.await {
-                    Ok(connection) => gateway.serve(connection, from).await,
-                    Err(error) => {
-                        tracing::warn!(%from, "no session: {}", describe(&error));
-                    }
+                let shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, incoming).await;
+                drop(place);
+                match shaken {
+                    Ok(Ok(connection)) => gateway.serve(connection, from).await,
+                    Ok(Err(error)) => tracing::warn!(%from, "no session: {}", describe(&error)),
+                    Err(_) => tracing::debug!(%from, "no session: the handshake was not finished"),
                 }
             });
         }
@@ -149,7 +167,15 @@ impl<D: Dial> Gateway<D> {
             return;
         }
         tracing::info!(%from, %key, ?standing, "session is up");
-        self.serve_requests(&connection, key, standing).await;
+        let serving = self.serve_requests(&connection, key, standing);
+        if standing == Standing::Terminal {
+            serving.await;
+        } else if tokio::time::timeout(ENROLMENT_TIMEOUT, serving)
+            .await
+            .is_err()
+        {
+            close(&connection, Code::H3_NO_ERROR, b"the time to enrol is over");
+        }
         let why = connection
             .close_reason()
             .map_or_else(|| "ended".into(), |error| describe(&error));
