@@ -23,8 +23,7 @@ class Transport:
     controller: str | None = None
     initial_window: str | None = None
     memory: str | None = MEMORY
-    forward_rate: str | None = None
-    return_rate: str | None = None
+    expected_rate: str | None = None
     expected_rtt: str | None = None
 
     @classmethod
@@ -33,16 +32,15 @@ class Transport:
         if link is None:
             return cls()
         return cls(
-            forward_rate=_rate(link.forward.rate_bit_s),
-            return_rate=_rate(link.back.rate_bit_s),
+            expected_rate=_rate(max(link.forward.rate_bit_s, link.back.rate_bit_s)),
             expected_rtt=f"{link.satellite_rtt_s * 1e3:g} ms",
         )
 
-    def table(self, rate: str | None) -> str:
-        """As TOML, for the end which sends at `rate`."""
+    def table(self) -> str:
+        """As TOML."""
         fields = {
             "controller": self.controller,
-            "expected_rate": rate,
+            "expected_rate": self.expected_rate,
             "initial_window": self.initial_window,
             "expected_rtt": self.expected_rtt,
             "memory": self.memory,
@@ -120,7 +118,7 @@ def gateway_toml(transport: Transport, allow: Sequence[str] = LISTED) -> str:
     """The gateway's configuration."""
     return (
         f'listen = "0.0.0.0:{GATEWAY_PORT}"\n\n'
-        f"[egress]\nallow = {json.dumps(list(allow))}\n\n{transport.table(transport.forward_rate)}"
+        f"[egress]\nallow = {json.dumps(list(allow))}\n\n{transport.table()}"
     )
 
 
@@ -128,7 +126,7 @@ def terminal_toml(transport: Transport) -> str:
     """The terminal's configuration."""
     return (
         '[ingress.transparent]\ninterfaces = ["lan0"]\n\n'
-        f'[ingress.socks5]\nlisten = "{SOCKS[0]}:{SOCKS[1]}"\n\n{transport.table(transport.return_rate)}'
+        f'[ingress.socks5]\nlisten = "{SOCKS[0]}:{SOCKS[1]}"\n\n{transport.table()}'
     )
 
 
