@@ -46,7 +46,7 @@ def test_gateway(tunnel: Bentpipe, edit: tuple[str, str], field: str, value: str
 @pytest.mark.parametrize(
     ("edit", "field", "value"),
     [
-        (('"lan0"', '"lan9"'), "interfaces", "lan9"),
+        (('"lan0"', '"a name that is too long"'), "interfaces", "too long"),
         ((f"{SOCKS[0]}:{SOCKS[1]}", "everywhere"), "listen", "everywhere"),
         (("[transport]", "[transprot]"), "transprot", ""),
     ],
@@ -62,6 +62,14 @@ def test_terminal(tunnel: Bentpipe, edit: tuple[str, str], field: str, value: st
     assert value in said
 
 
+def test_an_interface_that_is_not_there_is_named(tunnel: Bentpipe) -> None:
+    config = tunnel.terminal_config.with_name("elsewhere.toml")
+    config.write_text('[ingress.transparent]\ninterfaces = ["lan9"]\nport = 4499\n')
+    terminal = tunnel.path.start("elsewhere", tunnel.path.terminal, _terminal(config))
+    assert terminal.wait() != 0
+    assert "lan9" in terminal.tail()
+
+
 def test_a_file_that_is_not_there(tunnel: Bentpipe) -> None:
     assert "nowhere.toml" in refused(tunnel.path.gateway, "gateway", "--config", "nowhere.toml")
     assert "nowhere.toml" in refused(tunnel.path.terminal, "terminal", "--config", "nowhere.toml")
@@ -73,17 +81,17 @@ def test_an_enrolment_line_that_is_none(tunnel: Bentpipe, tmp_path: Path, line: 
 
 
 def test_a_port_in_use_is_named(tunnel: Bentpipe) -> None:
-    gateway = tunnel.path.start("second-gateway", tunnel.path.gateway, _gateway(tunnel))
+    gateway = tunnel.path.start("second-gateway", tunnel.path.gateway, _gateway(tunnel.gateway_config))
     assert gateway.wait() != 0
     assert f":{GATEWAY_PORT}" in gateway.tail()
-    terminal = tunnel.path.start("second-terminal", tunnel.path.terminal, _terminal(tunnel))
+    terminal = tunnel.path.start("second-terminal", tunnel.path.terminal, _terminal(tunnel.terminal_config))
     assert terminal.wait() != 0
     assert f"{SOCKS[0]}:{SOCKS[1]}" in terminal.tail()
 
 
-def _gateway(tunnel: Bentpipe) -> list[str | Path]:
-    return [host.binary(), "gateway", "--config", tunnel.gateway_config.absolute()]
+def _gateway(config: Path) -> list[str | Path]:
+    return [host.binary(), "gateway", "--config", config.absolute()]
 
 
-def _terminal(tunnel: Bentpipe) -> list[str | Path]:
-    return [host.binary(), "terminal", "--config", tunnel.terminal_config.absolute()]
+def _terminal(config: Path) -> list[str | Path]:
+    return [host.binary(), "terminal", "--config", config.absolute()]
