@@ -3,10 +3,12 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use bentpipe_link::scenario::{DirectionSpec, Scenario};
-use bentpipe_os::emulator::{Certificate, Emulator, EmulatorError, End, Plan, certificate};
+use bentpipe_os::emulator::{Certificate, Emulator, EmulatorError, End, Plan, Sight, certificate};
 use bentpipe_os::namespace::{Namespace, NamespaceError};
 use bentpipe_os::tun::{self, TunError, TunSpec};
 use bentpipe_units::Span;
@@ -61,6 +63,9 @@ pub struct Command {
     /// Write the certificate here, as JSON
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
+    /// Print a line with rates, queues and drops to standard error every second
+    #[arg(long)]
+    progress: bool,
     /// Seed of the losses, instead of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -120,14 +125,16 @@ pub fn run(command: &Command) -> Result<(), Failure> {
                 .map_err(|error| Failure::file(path, error))
         })
         .transpose()?;
-    let emulator = Emulator::create(
+    let mut emulator = Emulator::create(
         &scenario.name,
         certificate::limit(scenario.satellite_rtt()),
         plans(command, &scenario)?,
     )
     .map_err(emulator_failure)?;
+    let namespaces = emulator.take_namespaces();
 
-    let stop = emulator.stopper();
+    let remote = emulator.remote();
+    let stop = remote.clone();
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
     std::thread::Builder::new()
         .name("signals".into())
@@ -141,19 +148,41 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     std::io::stdout().flush().context("standard output")?;
 
     let duration = command.duration;
-    let certificate = std::thread::Builder::new()
+    let (done, ended) = mpsc::channel();
+    std::thread::Builder::new()
         .name("emulator".into())
-        .spawn(move || emulator.run(duration))
-        .context("cannot start a thread")?
-        .join()
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        .map_err(emulator_failure)?;
+        .spawn(move || {
+            // The receiver waits until this is sent.
+            let _ = done.send(emulator.run(duration));
+        })
+        .context("cannot start a thread")?;
+    let mut orphaned = None;
+    let mut progress = command.progress.then(Progress::default);
+    let certificate = loop {
+        match ended.recv_timeout(LOOK) {
+            Ok(certificate) => break certificate.map_err(emulator_failure)?,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failure::Runtime(anyhow!("the emulator's thread has died")));
+            }
+        }
+        if let Some(gone) = namespaces.iter().find(|namespace| !namespace.is_named()) {
+            orphaned = Some(format!("the network namespace {gone} was deleted"));
+            remote.stop();
+        } else if let (Some(progress), Some(sights)) = (&mut progress, remote.look()) {
+            eprintln!("{}", progress.line(&sights));
+        }
+    };
+    let certificate = match orphaned {
+        Some(fault) => certificate.spoilt(fault),
+        None => certificate,
+    };
     print!("{certificate}");
     if let Some((path, file)) = certificate_file {
         write_json(&certificate, file).with_context(|| path.display().to_string())?;
     }
     match certificate.fault {
-        Some(fault) => Err(Failure::Runtime(anyhow::anyhow!(fault))),
+        Some(fault) => Err(Failure::Runtime(anyhow!(fault))),
         None => Ok(()),
     }
 }
@@ -194,6 +223,42 @@ fn plans(command: &Command, scenario: &Scenario) -> Result<Vec<Plan>, Failure> {
         });
     }
     Ok(plans)
+}
+
+/// How often the run is looked at from outside.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The run as one line each second.
+#[derive(Default)]
+struct Progress {
+    seconds: u64,
+    /// Bytes delivered until the last line.
+    before: Vec<u64>,
+}
+
+impl Progress {
+    fn line(&mut self, sights: &[Sight]) -> String {
+        self.seconds += LOOK.as_secs();
+        let directions = sights.iter().enumerate().map(|(index, sight)| {
+            let delivered = sight.counters.delivered_bytes;
+            let before = self.before.get(index).copied().unwrap_or(0);
+            format!(
+                "{} {}: {:.3} Mbit/s, queue {} kB, dropped {}, late {:.0} us (p99)",
+                sight.link,
+                sight.direction,
+                (delivered - before) as f64 * 8e-6 / LOOK.as_secs_f64(),
+                sight.queue_bytes / 1000,
+                sight.counters.dropped.total(),
+                sight.late_p99_us
+            )
+        });
+        let line = directions.collect::<Vec<_>>().join(" | ");
+        self.before = sights
+            .iter()
+            .map(|sight| sight.counters.delivered_bytes)
+            .collect();
+        format!("{} s  {line}", self.seconds)
+    }
 }
 
 fn write_json(certificate: &Certificate, mut file: std::fs::File) -> anyhow::Result<()> {

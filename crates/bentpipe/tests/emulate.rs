@@ -248,6 +248,19 @@ fn a_device_that_is_taken_away_ends_the_run_with_its_name() {
 }
 
 #[test]
+fn a_namespace_that_is_deleted_ends_the_run_with_its_name() {
+    let Some(pair) = Pair::new() else { return };
+    let emulator = Running::start(pair.command(&pair.scenario("")));
+    let deleted = Command::new("ip")
+        .args(["netns", "del", &pair.terminal])
+        .status();
+    assert!(deleted.unwrap().success());
+    assert_eq!(emulator.wait(), Some(1));
+    let fault = pair.certificate()["fault"].as_str().unwrap().to_owned();
+    assert!(fault.contains(&pair.terminal), "{fault}");
+}
+
+#[test]
 fn a_device_that_was_there_before_is_not_touched() {
     let Some(pair) = Pair::new() else { return };
     assert!(
