@@ -30,11 +30,20 @@ pub struct Command {
     /// The scenario, a TOML file
     scenario: PathBuf,
     /// The terminal's end of the satellite hop; the device is sat0 unless named
-    #[arg(long, value_name = "NETNS[/DEV]")]
-    terminal: Place,
+    #[arg(
+        long,
+        value_name = "NETNS[/DEV]",
+        required_unless_present = "link",
+        requires = "gateway"
+    )]
+    terminal: Option<Place>,
     /// The gateway's end of the satellite hop; the device is sat0 unless named
-    #[arg(long, value_name = "NETNS[/DEV]")]
-    gateway: Place,
+    #[arg(long, value_name = "NETNS[/DEV]", requires = "terminal")]
+    gateway: Option<Place>,
+    /// A further satellite hop of the same scenario, as often as wanted, each with a
+    /// queue and a seed of its own
+    #[arg(long, value_name = "NETNS[/DEV][,CIDR]...=NETNS[/DEV][,CIDR]...")]
+    link: Vec<Ends>,
     /// The gateway's end of the ground hop; the device is gnd0 unless named
     #[arg(long, value_name = "NETNS[/DEV]", requires = "ground_server")]
     ground_gateway: Option<Place>,
@@ -95,6 +104,37 @@ impl FromStr for Place {
         Ok(Self {
             namespace: namespace.to_owned(),
             device: device.map(str::to_owned),
+        })
+    }
+}
+
+/// A terminal's place and a gateway's, each with its addresses.
+#[derive(Debug, Clone)]
+struct Ends {
+    terminal: (Place, Vec<IpNet>),
+    gateway: (Place, Vec<IpNet>),
+}
+
+impl FromStr for Ends {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let end = |text: &str| {
+            let mut parts = text.split(',');
+            let place = parts.next().unwrap_or_default().parse()?;
+            let addresses = parts
+                .map(|part| {
+                    part.parse()
+                        .map_err(|_| format!("{part:?} is not an address like 10.0.0.1/30"))
+                })
+                .collect::<Result<_, String>>()?;
+            Ok::<_, String>((place, addresses))
+        };
+        let (terminal, gateway) = text
+            .split_once('=')
+            .ok_or("terminal and gateway with a \"=\" between them, like term1=gw/sat1")?;
+        Ok(Self {
+            terminal: end(terminal)?,
+            gateway: end(gateway)?,
         })
     }
 }
@@ -190,18 +230,30 @@ pub fn run(command: &Command) -> Result<(), Failure> {
 fn plans(command: &Command, scenario: &Scenario) -> Result<Vec<Plan>, Failure> {
     let seed = command.seed.unwrap_or(scenario.seed);
     let mtu = command.mtu;
-    let mut plans = vec![Plan {
-        name: "satellite".into(),
-        near: command
-            .terminal
-            .open("sat0", mtu, &command.terminal_address)?,
-        far: command
-            .gateway
-            .open("sat0", mtu, &command.gateway_address)?,
-        forward: scenario.forward.clone(),
-        r#return: scenario.r#return.clone(),
-        seed,
-    }];
+    let hop = |name: String, ends: &Ends, seed| {
+        let end = |(place, addresses): &(Place, Vec<IpNet>)| place.open("sat0", mtu, addresses);
+        Ok::<_, Failure>(Plan {
+            name,
+            near: end(&ends.terminal)?,
+            far: end(&ends.gateway)?,
+            forward: scenario.forward.clone(),
+            r#return: scenario.r#return.clone(),
+            seed,
+        })
+    };
+    let mut plans = Vec::new();
+    if let (Some(terminal), Some(gateway)) = (&command.terminal, &command.gateway) {
+        let ends = Ends {
+            terminal: (terminal.clone(), command.terminal_address.clone()),
+            gateway: (gateway.clone(), command.gateway_address.clone()),
+        };
+        plans.push(hop("satellite".into(), &ends, seed)?);
+    }
+    for (number, ends) in (1..).zip(&command.link) {
+        // Two directions and a ground hop of two: four seeds are for the first link.
+        let seed = seed.wrapping_add(4 * number);
+        plans.push(hop(format!("satellite-{number}"), ends, seed)?);
+    }
     if let (Some(gateway), Some(server)) = (&command.ground_gateway, &command.ground_server) {
         let ground: DirectionSpec = scenario
             .ground
@@ -295,6 +347,17 @@ mod tests {
             place("/proc/42/ns/net"),
             Ok(("/proc/42/ns/net".into(), None))
         );
+    }
+
+    #[test]
+    fn a_link_has_two_ends_with_their_addresses() {
+        let ends: Ends = "t1,10.0.0.1/30,fd00::1/64=gw/sat1".parse().unwrap();
+        assert_eq!(ends.terminal.0.namespace, "t1");
+        assert_eq!(ends.terminal.1.len(), 2);
+        assert_eq!(ends.gateway.0.device.as_deref(), Some("sat1"));
+        for text in ["t1", "t1=", "t1,10.0.0.1=gw", "=gw"] {
+            assert!(text.parse::<Ends>().is_err(), "{text:?}");
+        }
     }
 
     #[test]
