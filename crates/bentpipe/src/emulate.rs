@@ -3,10 +3,12 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use bentpipe_link::scenario::{DirectionSpec, Scenario};
-use bentpipe_os::emulator::{Certificate, Emulator, EmulatorError, End, Plan, certificate};
+use bentpipe_os::emulator::{Certificate, Emulator, EmulatorError, End, Plan, Sight, certificate};
 use bentpipe_os::namespace::{Namespace, NamespaceError};
 use bentpipe_os::tun::{self, TunError, TunSpec};
 use bentpipe_units::Span;
@@ -28,11 +30,20 @@ pub struct Command {
     /// The scenario, a TOML file
     scenario: PathBuf,
     /// The terminal's end of the satellite hop; the device is sat0 unless named
-    #[arg(long, value_name = "NETNS[/DEV]")]
-    terminal: Place,
+    #[arg(
+        long,
+        value_name = "NETNS[/DEV]",
+        required_unless_present = "link",
+        requires = "gateway"
+    )]
+    terminal: Option<Place>,
     /// The gateway's end of the satellite hop; the device is sat0 unless named
-    #[arg(long, value_name = "NETNS[/DEV]")]
-    gateway: Place,
+    #[arg(long, value_name = "NETNS[/DEV]", requires = "terminal")]
+    gateway: Option<Place>,
+    /// A further satellite hop of the same scenario, as often as wanted, each with a
+    /// queue and a seed of its own
+    #[arg(long, value_name = "NETNS[/DEV][,CIDR]...=NETNS[/DEV][,CIDR]...")]
+    link: Vec<Ends>,
     /// The gateway's end of the ground hop; the device is gnd0 unless named
     #[arg(long, value_name = "NETNS[/DEV]", requires = "ground_server")]
     ground_gateway: Option<Place>,
@@ -61,6 +72,9 @@ pub struct Command {
     /// Write the certificate here, as JSON
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
+    /// Print a line with rates, queues and drops to standard error every second
+    #[arg(long)]
+    progress: bool,
     /// Seed of the losses, instead of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -94,6 +108,37 @@ impl FromStr for Place {
     }
 }
 
+/// A terminal's place and a gateway's, each with its addresses.
+#[derive(Debug, Clone)]
+struct Ends {
+    terminal: (Place, Vec<IpNet>),
+    gateway: (Place, Vec<IpNet>),
+}
+
+impl FromStr for Ends {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let end = |text: &str| {
+            let mut parts = text.split(',');
+            let place = parts.next().unwrap_or_default().parse()?;
+            let addresses = parts
+                .map(|part| {
+                    part.parse()
+                        .map_err(|_| format!("{part:?} is not an address like 10.0.0.1/30"))
+                })
+                .collect::<Result<_, String>>()?;
+            Ok::<_, String>((place, addresses))
+        };
+        let (terminal, gateway) = text
+            .split_once('=')
+            .ok_or("terminal and gateway with a \"=\" between them, like term1=gw/sat1")?;
+        Ok(Self {
+            terminal: end(terminal)?,
+            gateway: end(gateway)?,
+        })
+    }
+}
+
 impl Place {
     fn open(&self, default: &str, mtu: u32, addresses: &[IpNet]) -> Result<End, Failure> {
         let namespace = Namespace::open(&self.namespace).map_err(namespace_failure)?;
@@ -120,14 +165,16 @@ pub fn run(command: &Command) -> Result<(), Failure> {
                 .map_err(|error| Failure::file(path, error))
         })
         .transpose()?;
-    let emulator = Emulator::create(
+    let mut emulator = Emulator::create(
         &scenario.name,
         certificate::limit(scenario.satellite_rtt()),
         plans(command, &scenario)?,
     )
     .map_err(emulator_failure)?;
+    let namespaces = emulator.take_namespaces();
 
-    let stop = emulator.stopper();
+    let remote = emulator.remote();
+    let stop = remote.clone();
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
     std::thread::Builder::new()
         .name("signals".into())
@@ -141,19 +188,41 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     std::io::stdout().flush().context("standard output")?;
 
     let duration = command.duration;
-    let certificate = std::thread::Builder::new()
+    let (done, ended) = mpsc::channel();
+    std::thread::Builder::new()
         .name("emulator".into())
-        .spawn(move || emulator.run(duration))
-        .context("cannot start a thread")?
-        .join()
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        .map_err(emulator_failure)?;
+        .spawn(move || {
+            // The receiver waits until this is sent.
+            let _ = done.send(emulator.run(duration));
+        })
+        .context("cannot start a thread")?;
+    let mut orphaned = None;
+    let mut progress = command.progress.then(Progress::default);
+    let certificate = loop {
+        match ended.recv_timeout(LOOK) {
+            Ok(certificate) => break certificate.map_err(emulator_failure)?,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failure::Runtime(anyhow!("the emulator's thread has died")));
+            }
+        }
+        if let Some(gone) = namespaces.iter().find(|namespace| !namespace.is_named()) {
+            orphaned = Some(format!("the network namespace {gone} was deleted"));
+            remote.stop();
+        } else if let (Some(progress), Some(sights)) = (&mut progress, remote.look()) {
+            eprintln!("{}", progress.line(&sights));
+        }
+    };
+    let certificate = match orphaned {
+        Some(fault) => certificate.spoilt(fault),
+        None => certificate,
+    };
     print!("{certificate}");
     if let Some((path, file)) = certificate_file {
         write_json(&certificate, file).with_context(|| path.display().to_string())?;
     }
     match certificate.fault {
-        Some(fault) => Err(Failure::Runtime(anyhow::anyhow!(fault))),
+        Some(fault) => Err(Failure::Runtime(anyhow!(fault))),
         None => Ok(()),
     }
 }
@@ -161,18 +230,30 @@ pub fn run(command: &Command) -> Result<(), Failure> {
 fn plans(command: &Command, scenario: &Scenario) -> Result<Vec<Plan>, Failure> {
     let seed = command.seed.unwrap_or(scenario.seed);
     let mtu = command.mtu;
-    let mut plans = vec![Plan {
-        name: "satellite".into(),
-        near: command
-            .terminal
-            .open("sat0", mtu, &command.terminal_address)?,
-        far: command
-            .gateway
-            .open("sat0", mtu, &command.gateway_address)?,
-        forward: scenario.forward.clone(),
-        r#return: scenario.r#return.clone(),
-        seed,
-    }];
+    let hop = |name: String, ends: &Ends, seed| {
+        let end = |(place, addresses): &(Place, Vec<IpNet>)| place.open("sat0", mtu, addresses);
+        Ok::<_, Failure>(Plan {
+            name,
+            near: end(&ends.terminal)?,
+            far: end(&ends.gateway)?,
+            forward: scenario.forward.clone(),
+            r#return: scenario.r#return.clone(),
+            seed,
+        })
+    };
+    let mut plans = Vec::new();
+    if let (Some(terminal), Some(gateway)) = (&command.terminal, &command.gateway) {
+        let ends = Ends {
+            terminal: (terminal.clone(), command.terminal_address.clone()),
+            gateway: (gateway.clone(), command.gateway_address.clone()),
+        };
+        plans.push(hop("satellite".into(), &ends, seed)?);
+    }
+    for (number, ends) in (1..).zip(&command.link) {
+        // Two directions and a ground hop of two: four seeds are for the first link.
+        let seed = seed.wrapping_add(4 * number);
+        plans.push(hop(format!("satellite-{number}"), ends, seed)?);
+    }
     if let (Some(gateway), Some(server)) = (&command.ground_gateway, &command.ground_server) {
         let ground: DirectionSpec = scenario
             .ground
@@ -194,6 +275,42 @@ fn plans(command: &Command, scenario: &Scenario) -> Result<Vec<Plan>, Failure> {
         });
     }
     Ok(plans)
+}
+
+/// How often the run is looked at from outside.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The run as one line each second.
+#[derive(Default)]
+struct Progress {
+    seconds: u64,
+    /// Bytes delivered until the last line.
+    before: Vec<u64>,
+}
+
+impl Progress {
+    fn line(&mut self, sights: &[Sight]) -> String {
+        self.seconds += LOOK.as_secs();
+        let directions = sights.iter().enumerate().map(|(index, sight)| {
+            let delivered = sight.counters.delivered_bytes;
+            let before = self.before.get(index).copied().unwrap_or(0);
+            format!(
+                "{} {}: {:.3} Mbit/s, queue {} kB, dropped {}, late {:.0} us (p99)",
+                sight.link,
+                sight.direction,
+                (delivered - before) as f64 * 8e-6 / LOOK.as_secs_f64(),
+                sight.queue_bytes / 1000,
+                sight.counters.dropped.total(),
+                sight.late_p99_us
+            )
+        });
+        let line = directions.collect::<Vec<_>>().join(" | ");
+        self.before = sights
+            .iter()
+            .map(|sight| sight.counters.delivered_bytes)
+            .collect();
+        format!("{} s  {line}", self.seconds)
+    }
 }
 
 fn write_json(certificate: &Certificate, mut file: std::fs::File) -> anyhow::Result<()> {
@@ -230,6 +347,17 @@ mod tests {
             place("/proc/42/ns/net"),
             Ok(("/proc/42/ns/net".into(), None))
         );
+    }
+
+    #[test]
+    fn a_link_has_two_ends_with_their_addresses() {
+        let ends: Ends = "t1,10.0.0.1/30,fd00::1/64=gw/sat1".parse().unwrap();
+        assert_eq!(ends.terminal.0.namespace, "t1");
+        assert_eq!(ends.terminal.1.len(), 2);
+        assert_eq!(ends.gateway.0.device.as_deref(), Some("sat1"));
+        for text in ["t1", "t1=", "t1,10.0.0.1=gw", "=gw"] {
+            assert!(text.parse::<Ends>().is_err(), "{text:?}");
+        }
     }
 
     #[test]

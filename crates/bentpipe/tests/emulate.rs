@@ -219,6 +219,32 @@ fn what_the_air_loses_is_lost_and_counted() {
 }
 
 #[test]
+fn many_links_run_at_once_each_with_counters_of_its_own() {
+    let Some(pair) = Pair::new() else { return };
+    let mut command = pair.command(&pair.scenario(""));
+    for number in 1..=20 {
+        command.arg("--link").arg(format!(
+            "{}/s{number},10.198.{number}.1/30={}/s{number},10.198.{number}.2/30",
+            pair.terminal, pair.gateway
+        ));
+    }
+    let emulator = Running::start(command);
+    for number in [1, 20] {
+        let times = pair.ping(&format!("10.198.{number}.2"), &["-c", "5", "-W", "20"]);
+        assert_eq!(times.len(), 5);
+    }
+    assert_eq!(emulator.interrupt(), Some(0));
+    let certificate = pair.certificate();
+    let entered = |number: usize| {
+        certificate["links"][number]["directions"][1]["entered"]
+            .as_u64()
+            .unwrap()
+    };
+    assert_eq!(certificate["links"][20]["name"], "satellite-20");
+    assert!(entered(1) >= 5 && entered(20) >= 5 && entered(7) < 5);
+}
+
+#[test]
 fn a_run_ends_by_itself_when_its_time_is_over() {
     let Some(pair) = Pair::new() else { return };
     let mut command = pair.command(&pair.scenario(""));
@@ -245,6 +271,19 @@ fn a_device_that_is_taken_away_ends_the_run_with_its_name() {
         fault.contains("sat0") && fault.contains(&pair.gateway),
         "{fault}"
     );
+}
+
+#[test]
+fn a_namespace_that_is_deleted_ends_the_run_with_its_name() {
+    let Some(pair) = Pair::new() else { return };
+    let emulator = Running::start(pair.command(&pair.scenario("")));
+    let deleted = Command::new("ip")
+        .args(["netns", "del", &pair.terminal])
+        .status();
+    assert!(deleted.unwrap().success());
+    assert_eq!(emulator.wait(), Some(1));
+    let fault = pair.certificate()["fault"].as_str().unwrap().to_owned();
+    assert!(fault.contains(&pair.terminal), "{fault}");
 }
 
 #[test]

@@ -158,6 +158,16 @@ fn span(micros: f64) -> String {
     }
 }
 
+impl Certificate {
+    /// The same certificate of a run that something from outside has ended.
+    pub fn spoilt(mut self, fault: String) -> Self {
+        self.valid = false;
+        self.reasons.push(fault.clone());
+        self.fault = Some(fault);
+        self
+    }
+}
+
 impl fmt::Display for Certificate {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = if self.valid { "valid" } else { "INVALID" };

@@ -1,14 +1,17 @@
 //! Links in real time: packets come out of one TUN device and go into another when
 //! the link model says so.
 //!
-//! [`frame`] is what travels, [`pace`] decides what to do next, [`run`] does it,
-//! [`lateness`] measures how well, and [`certificate`] says whether to trust it.
+//! [`pool`] holds the packets' memory, [`pace`] decides what to do next, [`run`] does it
+//! and takes orders from a [`remote`], [`lateness`] measures how well it is done, and
+//! [`certificate`] says whether to trust it.
 
-mod frame;
+mod pool;
 mod pace;
 mod lateness;
+mod remote;
 mod run;
 pub mod certificate;
 
 pub use certificate::Certificate;
-pub use run::{Emulator, EmulatorError, End, Plan, Stop};
+pub use remote::{Remote, Sight};
+pub use run::{Emulator, EmulatorError, End, Plan};

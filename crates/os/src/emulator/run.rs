@@ -2,19 +2,20 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bentpipe_link::Direction;
 use bentpipe_link::scenario::DirectionSpec;
 use bentpipe_units::{Span, Time};
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 
 use super::certificate::{self, Certificate, DirectionReport, LinkReport, Machine};
-use super::frame::{Frame, Link, Pool};
 use super::lateness::Distribution;
 use super::pace::{self, Load, Margin, Step};
+use super::pool::Pool;
+use super::remote::{Remote, Request, Sight};
 use crate::namespace::Namespace;
 use crate::realtime::Granted;
 use crate::tun::{Tun, TunError, TunSpec};
@@ -69,20 +70,6 @@ impl From<Errno> for EmulatorError {
     }
 }
 
-/// Ends a run, from any thread.
-#[derive(Debug, Clone)]
-pub struct Stop(Arc<OwnedFd>);
-
-impl Stop {
-    /// Ends the run now; later calls change nothing.
-    pub fn stop(&self) {
-        if let Err(errno) = rustix::io::write(&*self.0, &1u64.to_ne_bytes()) {
-            // Full: it has been told 2^64 - 2 times already.
-            tracing::debug!("stop: {errno}");
-        }
-    }
-}
-
 /// Links with their devices made, ready to run.
 pub struct Emulator {
     scenario: String,
@@ -93,7 +80,8 @@ pub struct Emulator {
     names: Vec<String>,
     pool: Pool,
     epoll: OwnedFd,
-    stop: Stop,
+    remote: Remote,
+    namespaces: Vec<Namespace>,
 }
 
 /// A device.
@@ -104,7 +92,7 @@ struct Port {
 
 /// One direction of a link: what it has, and what became of it.
 struct Lane {
-    link: Link,
+    link: Direction<Vec<u8>>,
     /// The port that it feeds.
     out: usize,
     lateness: Distribution,
@@ -114,18 +102,21 @@ struct Lane {
     oversized: u64,
 }
 
-/// The stop signal's mark among the events; ports have their index.
-const STOP: u64 = u64::MAX;
+/// The remote's mark among the events; ports have their index.
+const BELL: u64 = u64::MAX;
 
 impl Emulator {
     /// Makes every device. `limit` is the lateness that one packet in a thousand may exceed.
     pub fn create(scenario: &str, limit: Span, plans: Vec<Plan>) -> Result<Self, EmulatorError> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        let stop = Stop(Arc::new(eventfd(
-            0,
-            EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK,
-        )?));
-        epoll::add(&epoll, &*stop.0, EventData::new_u64(STOP), EventFlags::IN)?;
+        let remote = Remote::new().map_err(EmulatorError::Wait)?;
+        epoll::add(
+            &epoll,
+            remote.bell(),
+            EventData::new_u64(BELL),
+            EventFlags::IN,
+        )?;
+        let mut namespaces = Vec::new();
         let (mut ports, mut lanes, mut names) = (Vec::new(), Vec::new(), Vec::new());
         for plan in plans {
             let first = ports.len();
@@ -146,7 +137,7 @@ impl Emulator {
                     mtu: end.tun.mtu as usize,
                 });
                 lanes.push(Lane {
-                    link: Link::new(spec, seed),
+                    link: Direction::new(spec, seed),
                     out,
                     lateness: Distribution::new(),
                     unread: Distribution::new(),
@@ -156,6 +147,7 @@ impl Emulator {
                 });
             }
             names.push(plan.name);
+            namespaces.extend([plan.far.namespace, plan.near.namespace]);
         }
         // One byte more than the longest packet, so that a longer one shows.
         let room = ports.iter().map(|port| port.mtu).max().unwrap_or(0) + 1;
@@ -167,17 +159,24 @@ impl Emulator {
             names,
             pool: Pool::new(room, PREALLOCATED / room),
             epoll,
-            stop,
+            remote,
+            namespaces,
         })
     }
 
-    /// A handle that ends the run.
-    pub fn stopper(&self) -> Stop {
-        self.stop.clone()
+    /// A handle on the run.
+    pub fn remote(&self) -> Remote {
+        self.remote.clone()
+    }
+
+    /// The namespaces that the devices are in. The devices keep them alive; whether
+    /// they still have their names is for the caller to watch.
+    pub fn take_namespaces(&mut self) -> Vec<Namespace> {
+        std::mem::take(&mut self.namespaces)
     }
 
     /// Runs the links on the calling thread until `duration` has passed or
-    /// [`Stop::stop`] is called, and removes the devices.
+    /// [`Remote::stop`] is called, and removes the devices.
     pub fn run(mut self, duration: Option<Span>) -> Result<Certificate, EmulatorError> {
         let granted = Granted::claim();
         for refused in &granted.refused {
@@ -236,12 +235,13 @@ impl Emulator {
             }
             attended = woke;
             for event in &events {
-                let Ok(port) = usize::try_from(event.data.u64()) else {
-                    break 'run;
-                };
-                if event.data.u64() == STOP {
-                    break 'run;
+                if event.data.u64() == BELL {
+                    if self.answer() {
+                        break 'run;
+                    }
+                    continue;
                 }
+                let port = usize::try_from(event.data.u64()).expect("it was an index");
                 if let Err(errno) = self.take(port, since, &clock) {
                     let tun = &self.ports[port].tun;
                     fault = Some(format!(
@@ -254,6 +254,35 @@ impl Emulator {
             }
         }
         Ok(self.certify(clock.now(), granted, &wakes, fault))
+    }
+
+    /// Does what it has been asked for; `true`: to end.
+    fn answer(&self) -> bool {
+        self.remote.take().into_iter().any(|request| match request {
+            Request::Stop => true,
+            Request::Look(sender) => {
+                // Whoever has asked may have gone since.
+                let _ = sender.send(self.sights());
+                false
+            }
+        })
+    }
+
+    fn sights(&self) -> Vec<Sight> {
+        let directions = ["forward", "return"].into_iter().cycle();
+        self.lanes
+            .iter()
+            .zip(directions)
+            .enumerate()
+            .map(|(index, (lane, direction))| Sight {
+                link: self.names[index / 2].clone(),
+                direction,
+                counters: *lane.link.counters(),
+                held: lane.link.held(),
+                queue_bytes: lane.link.queue().bytes(),
+                late_p99_us: lane.lateness.quantiles().p99,
+            })
+            .collect()
     }
 
     /// Takes packets from a port into its lane.
@@ -277,8 +306,8 @@ impl Emulator {
                 continue;
             }
             lane.unread.record(now.since(since));
-            if let Err(dropped) = lane.link.handle_arrival(now, Frame { bytes }) {
-                self.pool.give(dropped.packet.bytes);
+            if let Err(dropped) = lane.link.handle_arrival(now, bytes) {
+                self.pool.give(dropped.packet);
             }
         }
         Ok(())
@@ -293,13 +322,13 @@ impl Emulator {
                 let Some(departure) = lane.link.poll_departure(now) else {
                     break;
                 };
-                if let Err(errno) = out.write(&departure.packet.bytes) {
+                if let Err(errno) = out.write(&departure.packet) {
                     lane.unwritten += 1;
                     lane.refusal = Some(errno);
                 }
                 now = clock.now();
                 lane.lateness.record(now.since(departure.at));
-                self.pool.give(departure.packet.bytes);
+                self.pool.give(departure.packet);
             }
         }
     }

@@ -1,20 +1,4 @@
-//! What travels: one IP packet.
-
-use bentpipe_link::{Direction, Packet};
-
-/// One IP packet, as read from a TUN device.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Frame {
-    pub bytes: Vec<u8>,
-}
-
-impl Packet for Frame {
-    fn ip_len(&self) -> usize {
-        self.bytes.len()
-    }
-}
-
-pub(super) type Link = Direction<Frame>;
+//! Memory for packets.
 
 /// Buffers that wait to be used again, so that a packet costs no allocation.
 #[derive(Debug)]
