@@ -21,46 +21,72 @@ use crate::schedule::{Urgency, urgency};
 /// Bytes taken from a stream at a time.
 const CHUNK: usize = 64 * 1024;
 
-type Accepting<T> = Pin<Box<dyn Future<Output = Result<T, ConnectionError>> + Send + Sync>>;
+/// The next stream of one kind, while it is not there yet.
+struct Next<T>(Option<Coming<T>>);
+
+type Coming<T> = Pin<Box<dyn Future<Output = Result<T, ConnectionError>> + Send + Sync>>;
+
+impl<T> Next<T> {
+    /// Polls for the stream that `begin` asks the connection for.
+    fn poll<F>(
+        &mut self,
+        context: &mut Context<'_>,
+        connection: &noq::Connection,
+        begin: impl FnOnce(noq::Connection) -> F,
+    ) -> Poll<Result<T, ConnectionError>>
+    where
+        F: Future<Output = Result<T, ConnectionError>> + Send + Sync + 'static,
+    {
+        let next = self
+            .0
+            .get_or_insert_with(|| Box::pin(begin(connection.clone())));
+        let stream = ready!(next.as_mut().poll(context));
+        self.0 = None;
+        Poll::Ready(stream)
+    }
+}
 
 /// A QUIC connection, as HTTP/3 sees it.
 pub struct Connection {
     opener: Opener,
-    accepting_bi: Option<Accepting<(noq::SendStream, noq::RecvStream)>>,
-    accepting_uni: Option<Accepting<noq::RecvStream>>,
+    next_bidi: Next<(noq::SendStream, noq::RecvStream)>,
+    next_recv: Next<noq::RecvStream>,
 }
 
 /// Opens streams of a connection.
-#[derive(Clone)]
 pub struct Opener {
     connection: noq::Connection,
     stops: Stops,
-    opening_bi: Opening<(noq::SendStream, noq::RecvStream)>,
-    opening_uni: Opening<noq::SendStream>,
+    next_bidi: Next<(noq::SendStream, noq::RecvStream)>,
+    next_send: Next<noq::SendStream>,
 }
 
-/// A stream that is being opened; a clone starts afresh.
-struct Opening<T>(Option<Accepting<T>>);
+impl Opener {
+    fn new(connection: noq::Connection, stops: Stops) -> Self {
+        Self {
+            connection,
+            stops,
+            next_bidi: Next(None),
+            next_send: Next(None),
+        }
+    }
+}
 
-impl<T> Clone for Opening<T> {
+impl Clone for Opener {
+    /// Opens streams of the same connection; what is being opened stays with the original.
     fn clone(&self) -> Self {
-        Self(None)
+        Self::new(self.connection.clone(), self.stops.clone())
     }
 }
 
 impl Connection {
     /// HTTP/3 on `connection`.
     pub fn new(connection: noq::Connection) -> Self {
-        let opener = Opener {
-            connection,
-            stops: Stops::default(),
-            opening_bi: Opening(None),
-            opening_uni: Opening(None),
-        };
+        let opener = Opener::new(connection, Stops::default());
         Self {
             opener,
-            accepting_bi: None,
-            accepting_uni: None,
+            next_bidi: Next(None),
+            next_recv: Next(None),
         }
     }
 
@@ -78,13 +104,11 @@ impl<B: Buf> h3::quic::Connection<B> for Connection {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<RecvStream, ConnectionErrorIncoming>> {
-        let connection = &self.opener.connection;
-        let accepting = self.accepting_uni.get_or_insert_with(|| {
-            let connection = connection.clone();
-            Box::pin(async move { connection.accept_uni().await })
-        });
-        let accepted = ready!(accepting.as_mut().poll(context));
-        self.accepting_uni = None;
+        let accept = |connection: noq::Connection| async move { connection.accept_uni().await };
+        let accepted = ready!(
+            self.next_recv
+                .poll(context, &self.opener.connection, accept)
+        );
         Poll::Ready(accepted.map(RecvStream::new).map_err(connection_error))
     }
 
@@ -92,13 +116,11 @@ impl<B: Buf> h3::quic::Connection<B> for Connection {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<BidiStream<B>, ConnectionErrorIncoming>> {
-        let connection = &self.opener.connection;
-        let accepting = self.accepting_bi.get_or_insert_with(|| {
-            let connection = connection.clone();
-            Box::pin(async move { connection.accept_bi().await })
-        });
-        let accepted = ready!(accepting.as_mut().poll(context));
-        self.accepting_bi = None;
+        let accept = |connection: noq::Connection| async move { connection.accept_bi().await };
+        let accepted = ready!(
+            self.next_bidi
+                .poll(context, &self.opener.connection, accept)
+        );
         let stops = &self.opener.stops;
         Poll::Ready(
             accepted
@@ -143,13 +165,8 @@ impl<B: Buf> h3::quic::OpenStreams<B> for Opener {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<BidiStream<B>, StreamErrorIncoming>> {
-        let connection = &self.connection;
-        let opening = self.opening_bi.0.get_or_insert_with(|| {
-            let connection = connection.clone();
-            Box::pin(async move { connection.open_bi().await })
-        });
-        let opened = ready!(opening.as_mut().poll(context));
-        self.opening_bi.0 = None;
+        let open = |connection: noq::Connection| async move { connection.open_bi().await };
+        let opened = ready!(self.next_bidi.poll(context, &self.connection, open));
         Poll::Ready(
             opened
                 .map(|pair| BidiStream::new(pair, &self.stops))
@@ -161,13 +178,8 @@ impl<B: Buf> h3::quic::OpenStreams<B> for Opener {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<SendStream<B>, StreamErrorIncoming>> {
-        let connection = &self.connection;
-        let opening = self.opening_uni.0.get_or_insert_with(|| {
-            let connection = connection.clone();
-            Box::pin(async move { connection.open_uni().await })
-        });
-        let opened = ready!(opening.as_mut().poll(context));
-        self.opening_uni.0 = None;
+        let open = |connection: noq::Connection| async move { connection.open_uni().await };
+        let opened = ready!(self.next_send.poll(context, &self.connection, open));
         Poll::Ready(
             opened
                 .map(|stream| SendStream::new(stream, &self.stops))
