@@ -36,7 +36,12 @@ pub fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
-/// Reads and checks a scenario file.
+/// Reads and checks a scenario file, with the traces that it names.
 pub fn load(path: &Path) -> Result<Scenario, Failure> {
-    Scenario::parse(&failure::read(path)?).map_err(|error| Failure::file(path, error))
+    let beside = path.parent().unwrap_or(Path::new(""));
+    Scenario::parse_with(&failure::read(path)?, &mut |name| {
+        let file = beside.join(name);
+        std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))
+    })
+    .map_err(|error| Failure::file(path, error))
 }

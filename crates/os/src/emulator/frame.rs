@@ -1,6 +1,6 @@
 //! What travels: one IP packet.
 
-use bentpipe_link::{Direction, Packet};
+use bentpipe_link::{Direction, Packet, ip};
 
 /// One IP packet, as read from a TUN device.
 #[derive(Debug, Clone, Default)]
@@ -11,6 +11,18 @@ pub(super) struct Frame {
 impl Packet for Frame {
     fn ip_len(&self) -> usize {
         self.bytes.len()
+    }
+    fn flow(&self) -> u64 {
+        ip::flow(&self.bytes)
+    }
+    fn mark_ce(&mut self) -> bool {
+        ip::mark_ce(&mut self.bytes)
+    }
+    fn duplicate(&self) -> Option<Self> {
+        Some(self.clone())
+    }
+    fn corrupt(&mut self, random: u64) -> bool {
+        ip::corrupt(&mut self.bytes, random)
     }
 }
 
