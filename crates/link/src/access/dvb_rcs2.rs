@@ -63,10 +63,10 @@ pub fn bursts_of_carrier(spec: &DvbRcs2) -> u64 {
 }
 
 /// Bursts that carry `rate`, rounded up as the allocation does.
-fn bursts_for(rate: Rate, spec: &DvbRcs2, burst_bytes: u32) -> u64 {
-    rate.bytes_in(spec.superframe)
-        .as_u64()
-        .div_ceil(u64::from(burst_bytes).max(1))
+pub fn bursts_for(rate: Rate, spec: &DvbRcs2, burst_bytes: u32) -> u64 {
+    let bits = u128::from(rate.bits_per_second()) * u128::from(spec.superframe.as_nanos());
+    let burst = u128::from(burst_bytes.max(1)) * 8 * 1_000_000_000;
+    u64::try_from(bits.div_ceil(burst)).unwrap_or(u64::MAX)
 }
 
 /// Rate at the IP level in packets of 1500 bytes with everything granted, bit/s.
@@ -127,9 +127,9 @@ impl Terminal {
     }
 
     /// The superframe at `at` begins: asks if it is the terminal's turn, and says
-    /// how many bursts it has.
-    pub fn bursts<P: Packet>(&mut self, at: Time, queue: &Queue<P>) -> u64 {
-        self.ask(at, queue);
+    /// how many bursts it has. `cut` are the bytes of a packet that has begun.
+    pub fn bursts<P: Packet>(&mut self, at: Time, queue: &Queue<P>, cut: u64) -> u64 {
+        self.ask(at, queue, queue.bytes() + cut);
         while let Some(grant) = self.grants.pop_front_if(|grant| grant.from <= at) {
             // RBDC is good until the next one, and one superframe more.
             let lasts = u64::from(self.spec.request_every + 1) * self.spec.superframe.as_nanos();
@@ -149,7 +149,7 @@ impl Terminal {
         (fixed + by_volume).min(bursts_of_carrier(&self.spec))
     }
 
-    fn ask<P: Packet>(&mut self, at: Time, queue: &Queue<P>) {
+    fn ask<P: Packet>(&mut self, at: Time, queue: &Queue<P>, backlog: u64) {
         let every = u64::from(self.spec.request_every.max(1));
         let now = self.ticks.number(at);
         // The newest turn that has come.
@@ -178,16 +178,15 @@ impl Terminal {
             u64::try_from(bits / nanos).unwrap_or(u64::MAX)
         };
         let rate = per_second(arrived, every)
-            .saturating_add(per_second(queue.bytes(), u64::from(self.spec.backlog_over)));
+            .saturating_add(per_second(backlog, u64::from(self.spec.backlog_over)));
+        // However slow: what waits is asked for.
+        let rate = rate.max(u64::from(backlog > 0));
         let grant = Grant {
             from: at + self.spec.grant_delay.unwrap_or_default(),
             rbdc: Rate::from_bits_per_second(
                 rate.min(self.spec.rbdc.bits_per_second()).min(MOST_RBDC),
             ),
-            vbdc: queue
-                .bytes()
-                .min(self.spec.vbdc.as_u64())
-                .min(MOST_VBDC_BYTES),
+            vbdc: backlog.min(self.spec.vbdc.as_u64()).min(MOST_VBDC_BYTES),
         };
         self.grants.push_back(grant);
     }

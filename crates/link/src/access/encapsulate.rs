@@ -205,6 +205,11 @@ impl<P: Packet> Filler<P> {
         self.spare = frame.finished;
     }
 
+    /// Bytes that are to come of a packet that has begun.
+    pub fn backlog(&self) -> u64 {
+        self.cut.as_ref().map_or(0, |cut| u64::from(cut.left))
+    }
+
     /// Whether a packet waits to go on.
     pub fn is_cut(&self) -> bool {
         self.cut.is_some()

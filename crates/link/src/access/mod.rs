@@ -121,7 +121,7 @@ impl<P: Packet> Framed<P> {
                 }
             }
             Access::Rcs2(terminal) => {
-                let bursts = terminal.bursts(at, queue);
+                let bursts = terminal.bursts(at, queue, self.filler.backlog());
                 let bytes = terminal.burst_bytes();
                 let faded = terminal.is_faded(at);
                 for _ in 0..bursts {

@@ -228,6 +228,19 @@ impl Cross {
                 "not between 20 B and 65535 B, which IP packets are",
             );
         }
+        // Ten million packets a second are more than anything here can follow.
+        if self.rate.bits_per_second() / 8 / self.packet.as_u64() > 10_000_000 {
+            return wrong(
+                &format!("{field}.rate"),
+                self.rate,
+                "more than ten million packets a second",
+            );
+        }
+        for (name, span) in [("on", self.on), ("off", self.off)] {
+            if let Some(span) = span.filter(|span| *span < Span::from_millis(1)) {
+                return wrong(&format!("{field}.{name}"), span, "shorter than 1 ms");
+            }
+        }
         match (self.on, self.off) {
             (None, None) => Ok(()),
             (Some(on), Some(off)) if on > Span::ZERO && off > Span::ZERO => Ok(()),

@@ -78,6 +78,9 @@ pub struct Walker {
 /// Longest run that is worked out, in steps: a day of seconds.
 const MOST_STEPS: u64 = 86_400;
 
+/// Most positions that are worked out: some seconds of computing.
+const MOST_POSITIONS: u64 = 10_000_000;
+
 /// Puts traces in the place of `delay.orbit`, and outages where no satellite is seen.
 pub(super) fn resolve(scenario: &mut Scenario, files: &mut Files<'_>) -> Result<(), Problem> {
     let uses = |delay: &DelaySpec| matches!(delay, DelaySpec::Orbit(_));
@@ -109,10 +112,10 @@ pub(super) fn resolve(scenario: &mut Scenario, files: &mut Files<'_>) -> Result<
             "no direction follows it; write delay.orbit = {} in [forward] and [return]",
         ));
     }
-    spec.check()?;
     if let Constellation::TleFile(name) = &spec.satellites {
         spec.satellites = Constellation::Tle(files.read("orbit.satellites.tle-file", name)?);
     }
+    spec.check()?;
     let path = geometry::path(&spec)
         .map_err(|(field, value, why)| Problem::new(format!("orbit.{field}"), value, why))?;
     for direction in [&mut scenario.forward, &mut scenario.r#return] {
@@ -187,6 +190,19 @@ impl OrbitSpec {
                 "duration",
                 self.duration.to_string(),
                 "not between one step and 86400 steps; make the step longer for a longer run",
+            );
+        }
+        let satellites = match &self.satellites {
+            Constellation::Walker(shell) => shell.satellites.into(),
+            Constellation::Tle(text) => text.lines().count() as u64 / 2,
+            Constellation::TleFile(_) => 0,
+        };
+        let positions = self.duration.as_nanos() / self.step.as_nanos() * satellites;
+        if positions > MOST_POSITIONS {
+            return wrong(
+                "step",
+                self.step.to_string(),
+                "with so many satellites more than ten million positions; make the step longer or the run shorter",
             );
         }
         if let Constellation::Walker(shell) = self.satellites {

@@ -272,6 +272,15 @@ fn check_rate_trace(trace: &Trace<Rate>, field: &str) -> Result<(), Problem> {
             "a rate goes in steps; give more points instead",
         ));
     }
+    if trace.at_end == AtEnd::Loop
+        && (trace.length() < Span::from_millis(10) || trace.mean() < 1000.0)
+    {
+        return Err(Problem::new(
+            field,
+            trace.length().to_string(),
+            "a loop is at least 10 ms long and sends at least 1 kbit/s on average",
+        ));
+    }
     let sends = |points: &[(Span, Rate)]| points.iter().any(|(_, rate)| rate.bits_per_second() > 0);
     // The last point of a loop only says how long the loop is.
     let (from, why) = match trace.at_end {
@@ -458,8 +467,27 @@ impl DvbRcs2 {
                 "not between 1 ms and 1 s; OpenSAND has \"26.5 ms\"",
             );
         }
-        if self.request_every == 0 || self.backlog_over == 0 {
-            return wrong("request_every", "0".into(), "at least one superframe");
+        for (name, superframes) in [
+            ("request_every", self.request_every),
+            ("backlog_over", self.backlog_over),
+        ] {
+            if !(1..=1000).contains(&superframes) {
+                return wrong(
+                    name,
+                    superframes.to_string(),
+                    "not between 1 and 1000 superframes",
+                );
+            }
+        }
+        if let Some(delay) = self
+            .grant_delay
+            .filter(|delay| *delay > Span::from_millis(60_000))
+        {
+            return wrong(
+                "grant_delay",
+                delay.to_string(),
+                "longer than a minute; is the unit right?",
+            );
         }
         if dvb_rcs2::bursts_of_carrier(self) == 0 {
             return wrong(
