@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use bentpipe_link::Scenario;
 use bentpipe_link::explain::Explanation;
+use bentpipe_link::validate;
 use clap::Subcommand;
 
 use crate::failure::{self, Failure};
@@ -17,6 +19,15 @@ pub enum Command {
         /// As JSON, for programs
         #[arg(long)]
         json: bool,
+    },
+    /// Compare the link model with laws, standards and published measurements; exit code 1 if a claim fails
+    Validate {
+        /// As JSON, for programs
+        #[arg(long)]
+        json: bool,
+        /// Write the report to this file, as Markdown
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
     },
 }
 
@@ -33,10 +44,39 @@ pub fn run(command: Command) -> Result<(), Failure> {
             }
             Ok(())
         }
+        Command::Validate { json, output } => validate(json, output.as_deref()),
     }
 }
 
-/// Reads and checks a scenario file.
+fn validate(json: bool, output: Option<&Path>) -> Result<(), Failure> {
+    let claims = validate::claims();
+    if let Some(path) = output {
+        std::fs::write(path, validate::markdown(&claims))
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if json {
+        let text = serde_json::to_string_pretty(&claims).map_err(anyhow::Error::from)?;
+        println!("{text}");
+    } else {
+        for claim in &claims {
+            let verdict = if claim.holds { "holds" } else { "FAILS" };
+            println!("{verdict}  {}", claim.claim);
+            println!("       theirs: {}  ({})", claim.theirs, claim.source);
+            println!("       ours:   {}", claim.ours);
+        }
+    }
+    match claims.iter().filter(|claim| !claim.holds).count() {
+        0 => Ok(()),
+        failing => Err(anyhow::anyhow!("{failing} of {} claims fail", claims.len()).into()),
+    }
+}
+
+/// Reads and checks a scenario file, with the traces that it names.
 pub fn load(path: &Path) -> Result<Scenario, Failure> {
-    Scenario::parse(&failure::read(path)?).map_err(|error| Failure::file(path, error))
+    let beside = path.parent().unwrap_or(Path::new(""));
+    Scenario::parse_with(&failure::read(path)?, &mut |name| {
+        let file = beside.join(name);
+        std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))
+    })
+    .map_err(|error| Failure::file(path, error))
 }

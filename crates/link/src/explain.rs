@@ -4,7 +4,8 @@ use bentpipe_units::{Bytes, Rate, Span};
 use serde::Serialize;
 
 use crate::Scenario;
-use crate::scenario::{DirectionSpec, QueueLimit};
+use crate::modcod;
+use crate::scenario::{DirectionSpec, LossPer, QueueLimit, QueueSpec, RateSpec};
 
 /// IP MTU that the TCP ceiling assumes.
 const MTU: u64 = 1500;
@@ -81,32 +82,57 @@ impl Explanation {
 }
 
 fn explain(spec: &DirectionSpec, satellite: Span, path: Span) -> DirectionExplanation {
-    let queue_bytes = match spec.queue {
+    let ceiling = spec.rate.ceiling();
+    let limit = spec.queue.limit();
+    let queue_bytes = match limit.resolved(ceiling, path) {
         QueueLimit::Packets(count) => u64::from(count) * MTU,
         QueueLimit::Bytes(bytes) => bytes.as_u64(),
+        QueueLimit::Time(_) | QueueLimit::Bdp(_) => 0,
     };
+    let loss = packet_loss(spec);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a share of a rate is neither negative nor larger than the rate"
     )]
-    let tcp = (spec.rate.bits_per_second() as f64 * TCP_PAYLOAD as f64 / MTU as f64
-        * (1.0 - spec.loss.as_f64()))
-    .round() as u64;
+    let tcp = (ceiling.bits_per_second() as f64 * TCP_PAYLOAD as f64 / MTU as f64 * (1.0 - loss))
+        .round() as u64;
     DirectionExplanation {
-        rate_bit_s: spec.rate.bits_per_second(),
+        rate_bit_s: ceiling.bits_per_second(),
         tcp_goodput_bit_s: tcp,
-        one_way_delay_ns: spec.delay.span().as_nanos(),
-        loss: spec.loss.as_f64(),
-        bdp_bytes: spec.rate.bytes_in(satellite).as_u64(),
-        path_bdp_bytes: spec.rate.bytes_in(path).as_u64(),
+        one_way_delay_ns: spec.delay.typical().span().as_nanos(),
+        loss,
+        bdp_bytes: ceiling.bytes_in(satellite).as_u64(),
+        path_bdp_bytes: ceiling.bytes_in(path).as_u64(),
         queue_bytes,
-        queue_ns: spec
-            .rate
+        queue_ns: ceiling
             .time_for(Bytes::new(queue_bytes))
             .map_or(u64::MAX, Span::as_nanos),
-        queue: spec.queue.to_string(),
+        queue: match spec.queue {
+            QueueSpec::DropTail(_) => limit.to_string(),
+            QueueSpec::CoDel(_) => format!("{limit}, CoDel"),
+            QueueSpec::FqCoDel(_) => format!("{limit}, FQ-CoDel"),
+            QueueSpec::Pie(_) => format!("{limit}, PIE"),
+        },
     }
+}
+
+/// The chance of a packet of 1500 bytes to be lost on the air, without outages.
+fn packet_loss(spec: &DirectionSpec) -> f64 {
+    let loss = spec.loss.mean();
+    let frame = match (&spec.rate, spec.loss_per) {
+        (RateSpec::DvbS2(carrier), Some(LossPer::Bbframe)) => carrier
+            .modcod
+            .and_then(modcod::dvb_s2)
+            .map(|modcod| modcod.bytes),
+        (RateSpec::DvbRcs2(terminal), Some(LossPer::Burst)) => {
+            modcod::dvb_rcs2(terminal.waveform).map(|waveform| waveform.bytes)
+        }
+        _ => return loss,
+    };
+    // Cut at random places, a packet lies in one frame more than its length needs.
+    let frames = 1.0 + MTU as f64 / f64::from(frame.unwrap_or(7274));
+    1.0 - (1.0 - loss).powf(frames)
 }
 
 impl std::fmt::Display for Explanation {

@@ -3,38 +3,43 @@
 //! Whoever runs it (the emulator in real time, the simulator in virtual time)
 //! says what time it is. A packet meets the modules below in this order:
 //!
-//! 1. [`queue`]: it waits for the transmitter, or is dropped when there is no room;
-//! 2. [`serialize`]: the transmitter sends it at the link's rate;
-//! 3. [`impair`]: it may be lost on the air;
-//! 4. [`propagate`]: it arrives one one-way delay later.
+//! 1. `queue`: it waits for the transmitter, beside `cross` traffic, and
+//!    may be dropped or marked by the queue's management (`aqm`);
+//! 2. the transmitter sends it: packet by packet (`serialize`), or cut into
+//!    frames (`access`) of what `modcod` allows; `standstill` may stop it;
+//! 3. `impair`: it may be lost, damaged or doubled on the air;
+//! 4. `propagate`: it arrives one one-way delay later, which `reconfigure`
+//!    may lengthen.
 //!
 //! [`Direction`] joins them. Its calls sort into [`Direction::handle_arrival`]
 //! (a packet came in), [`Direction::poll_departure`] (take what has come out,
 //! until `None`) and [`Direction::poll_timeout`] (call again at that moment).
+//! [`Direction::apply`] changes the link while it runs.
 //!
-//! [`scenario`] is the link as people write it, [`explain`] what it amounts to.
+//! [`scenario`] is the link as people write it, [`explain`] what it amounts to,
+//! `geometry` how long the way over satellites is, [`validate`] the proof.
 
 pub mod scenario;
 pub mod explain;
-pub mod queue;
-pub mod serialize;
-pub mod impair;
-pub mod propagate;
+mod geometry;
+mod packet;
+mod random;
+mod cross;
+mod queue;
+mod aqm;
+mod modcod;
+mod access;
+mod standstill;
+mod reconfigure;
+mod serialize;
+mod impair;
+mod propagate;
 mod direction;
 mod counters;
+pub mod validate;
 
-pub use counters::{Cause, Counters, Drops};
+pub use counters::{Cause, Counters, Drop, Drops};
 pub use direction::{Departure, Direction, Dropped};
+pub use packet::{Packet, ip};
+pub use queue::Queue;
 pub use scenario::Scenario;
-
-/// What travels over a link.
-pub trait Packet {
-    /// Its length at the IP level in bytes: IP header and all that follows.
-    fn ip_len(&self) -> usize;
-}
-
-impl Packet for Vec<u8> {
-    fn ip_len(&self) -> usize {
-        self.len()
-    }
-}

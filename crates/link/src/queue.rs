@@ -1,61 +1,272 @@
-//! Waiting for the transmitter: a drop-tail queue.
+//! Waiting for the transmitter: what is held, and by which discipline.
 
 use std::collections::VecDeque;
 
-use crate::Packet;
-use crate::scenario::QueueLimit;
+use bentpipe_units::Time;
 
-/// A first-in-first-out queue that refuses what does not fit.
+use crate::aqm::codel::CoDel;
+use crate::aqm::fq_codel::FqCoDel;
+use crate::aqm::pie::Pie;
+use crate::counters::Ledger;
+use crate::scenario::{QueueLimit, QueueSpec};
+use crate::{Cause, Packet};
+
+/// A packet on its way through the stages before the air.
 #[derive(Debug)]
-pub struct DropTail<P> {
-    waiting: VecDeque<P>,
-    bytes: u64,
-    limit: QueueLimit,
+pub struct Entry<P> {
+    /// What it is.
+    pub(crate) load: Load<P>,
+    /// Its length at the IP level.
+    pub(crate) len: u32,
+    /// When it came in.
+    pub(crate) entered: Time,
 }
 
-impl<P: Packet> DropTail<P> {
-    /// An empty queue.
-    pub fn new(limit: QueueLimit) -> Self {
+/// Whose packet it is.
+#[derive(Debug)]
+pub(crate) enum Load<P> {
+    /// One that came in and is to come out.
+    Ours(P),
+    /// One of the cross traffic's sources, by number.
+    Cross(u32),
+}
+
+impl<P: Packet> Entry<P> {
+    pub(crate) fn ours(packet: P, entered: Time) -> Self {
         Self {
-            waiting: VecDeque::new(),
-            bytes: 0,
-            limit,
+            len: u32::try_from(packet.ip_len()).unwrap_or(u32::MAX),
+            load: Load::Ours(packet),
+            entered,
         }
     }
 
-    /// Packets that wait.
+    pub(crate) fn is_ours(&self) -> bool {
+        matches!(self.load, Load::Ours(_))
+    }
+
+    pub(crate) fn flow(&self) -> u64 {
+        match &self.load {
+            Load::Ours(packet) => packet.flow(),
+            // Spread as if hashed, away from the zero of packets without flows.
+            Load::Cross(source) => u64::from(*source + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        }
+    }
+}
+
+/// First in, first out, with its bytes counted.
+#[derive(Debug)]
+pub(crate) struct Fifo<P> {
+    waiting: VecDeque<Entry<P>>,
+    bytes: u64,
+}
+
+impl<P> Fifo<P> {
+    pub fn new() -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            bytes: 0,
+        }
+    }
     pub fn len(&self) -> usize {
         self.waiting.len()
+    }
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+    pub fn push(&mut self, entry: Entry<P>) {
+        self.bytes += u64::from(entry.len);
+        self.waiting.push_back(entry);
+    }
+    pub fn pop(&mut self) -> Option<Entry<P>> {
+        let entry = self.waiting.pop_front()?;
+        self.bytes -= u64::from(entry.len);
+        Some(entry)
+    }
+}
+
+/// What waits for the transmitter. What the transmitter holds is not among it.
+#[derive(Debug)]
+pub struct Queue<P> {
+    limit: QueueLimit,
+    discipline: Discipline<P>,
+    /// Bytes that were let in so far, cross traffic included.
+    admitted_bytes: u64,
+    /// Packets waiting that are to come out at the other end.
+    ours: usize,
+}
+
+#[derive(Debug)]
+enum Discipline<P> {
+    DropTail(Fifo<P>),
+    CoDel(Fifo<P>, CoDel),
+    Pie(Fifo<P>, Box<Pie>),
+    FqCoDel(Box<FqCoDel<P>>),
+}
+
+impl<P: Packet> Queue<P> {
+    /// An empty queue. The limit must be in packets or bytes.
+    pub(crate) fn new(spec: &QueueSpec, seed: u64) -> Self {
+        Self {
+            limit: spec.limit(),
+            discipline: match spec {
+                QueueSpec::DropTail(_) => Discipline::DropTail(Fifo::new()),
+                QueueSpec::CoDel(spec) => Discipline::CoDel(
+                    Fifo::new(),
+                    CoDel::new(spec.target, spec.interval, spec.ecn),
+                ),
+                QueueSpec::Pie(spec) => {
+                    Discipline::Pie(Fifo::new(), Box::new(Pie::new(spec, seed)))
+                }
+                QueueSpec::FqCoDel(spec) => Discipline::FqCoDel(Box::new(FqCoDel::new(spec))),
+            },
+            admitted_bytes: 0,
+            ours: 0,
+        }
+    }
+
+    /// Packets that wait, cross traffic included.
+    pub fn len(&self) -> usize {
+        match &self.discipline {
+            Discipline::DropTail(fifo) | Discipline::CoDel(fifo, _) | Discipline::Pie(fifo, _) => {
+                fifo.len()
+            }
+            Discipline::FqCoDel(queues) => queues.len(),
+        }
     }
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.len() == 0
     }
 
-    /// Bytes at the IP level that wait. What the transmitter holds is not among them.
+    /// Bytes at the IP level that wait, cross traffic included.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        match &self.discipline {
+            Discipline::DropTail(fifo) | Discipline::CoDel(fifo, _) | Discipline::Pie(fifo, _) => {
+                fifo.bytes()
+            }
+            Discipline::FqCoDel(queues) => queues.bytes(),
+        }
     }
 
-    /// Appends `packet`, or gives it back when it does not fit.
-    pub fn push(&mut self, packet: P) -> Result<(), P> {
-        let fits = match self.limit {
-            QueueLimit::Packets(most) => self.waiting.len() < most as usize,
-            QueueLimit::Bytes(most) => self.bytes + packet.ip_len() as u64 <= most.as_u64(),
-        };
-        if !fits {
-            return Err(packet);
+    pub(crate) fn ours(&self) -> usize {
+        self.ours
+    }
+
+    pub(crate) fn admitted_bytes(&self) -> u64 {
+        self.admitted_bytes
+    }
+
+    fn fits(&self, len: u32) -> bool {
+        match self.limit {
+            QueueLimit::Packets(most) => self.len() < most as usize,
+            QueueLimit::Bytes(most) => self.bytes() + u64::from(len) <= most.as_u64(),
+            QueueLimit::Time(_) | QueueLimit::Bdp(_) => {
+                unreachable!("a direction resolves its queue's limit")
+            }
         }
-        self.bytes += packet.ip_len() as u64;
-        self.waiting.push_back(packet);
+    }
+
+    /// Takes `entry` in, or gives it back with the reason.
+    pub(crate) fn push(
+        &mut self,
+        now: Time,
+        mut entry: Entry<P>,
+        ledger: &mut Ledger<P>,
+    ) -> Result<(), (Cause, Entry<P>)> {
+        let fits = self.fits(entry.len);
+        let ours = usize::from(entry.is_ours());
+        let len = u64::from(entry.len);
+        match &mut self.discipline {
+            Discipline::FqCoDel(queues) => {
+                // RFC 8290, section 4.1: the new packet always enters; when there
+                // is no room, the longest queue loses from its head.
+                queues.push(entry);
+                self.ours += ours;
+                self.admitted_bytes += len;
+                while !self.within_limit() {
+                    let Discipline::FqCoDel(queues) = &mut self.discipline else {
+                        unreachable!("the discipline does not change");
+                    };
+                    let Some(victim) = queues.shed() else { break };
+                    self.ours -= usize::from(victim.is_ours());
+                    ledger.drop(now, victim, Cause::Queue);
+                }
+                return Ok(());
+            }
+            _ if !fits => return Err((Cause::Queue, entry)),
+            Discipline::Pie(fifo, pie) => {
+                if !pie.admits(now, fifo, &mut entry, ledger) {
+                    return Err((Cause::Management, entry));
+                }
+                fifo.push(entry);
+            }
+            Discipline::DropTail(fifo) | Discipline::CoDel(fifo, _) => fifo.push(entry),
+        }
+        self.ours += ours;
+        self.admitted_bytes += len;
         Ok(())
     }
 
-    /// Takes the packet that has waited longest.
-    pub fn pop(&mut self) -> Option<P> {
-        let packet = self.waiting.pop_front()?;
-        self.bytes -= packet.ip_len() as u64;
-        Some(packet)
+    fn within_limit(&self) -> bool {
+        match self.limit {
+            QueueLimit::Packets(most) => self.len() <= most as usize,
+            QueueLimit::Bytes(most) => self.bytes() <= most.as_u64() || self.len() <= 1,
+            QueueLimit::Time(_) | QueueLimit::Bdp(_) => true,
+        }
+    }
+
+    /// Takes the next packet to send out.
+    pub(crate) fn pop(&mut self, now: Time, ledger: &mut Ledger<P>) -> Option<Entry<P>> {
+        let entry = match &mut self.discipline {
+            Discipline::DropTail(fifo) => fifo.pop(),
+            Discipline::CoDel(fifo, codel) => {
+                let ours = &mut self.ours;
+                codel.pop(now, fifo, &mut |event| settle(event, now, ours, ledger))
+            }
+            Discipline::Pie(fifo, pie) => pie.pop(now, fifo),
+            Discipline::FqCoDel(queues) => {
+                let ours = &mut self.ours;
+                queues.pop(now, &mut |event| settle(event, now, ours, ledger))
+            }
+        }?;
+        self.ours -= usize::from(entry.is_ours());
+        Some(entry)
+    }
+
+    /// Takes the longest-waiting packet out without asking anybody.
+    pub(crate) fn evict(&mut self) -> Option<Entry<P>> {
+        let entry = match &mut self.discipline {
+            Discipline::DropTail(fifo) | Discipline::CoDel(fifo, _) | Discipline::Pie(fifo, _) => {
+                fifo.pop()
+            }
+            Discipline::FqCoDel(queues) => queues.shed(),
+        }?;
+        self.ours -= usize::from(entry.is_ours());
+        Some(entry)
+    }
+}
+
+/// What CoDel asks for while it takes a packet out.
+pub(crate) enum Signal<'a, P> {
+    /// Drop this one.
+    Drop(Entry<P>),
+    /// Mark this one; the answer is whether it could be.
+    Mark(&'a mut Entry<P>),
+}
+
+fn settle<P: Packet>(
+    signal: Signal<'_, P>,
+    now: Time,
+    ours: &mut usize,
+    ledger: &mut Ledger<P>,
+) -> bool {
+    match signal {
+        Signal::Drop(entry) => {
+            *ours -= usize::from(entry.is_ours());
+            ledger.drop(now, entry, Cause::Management);
+            true
+        }
+        Signal::Mark(entry) => ledger.mark(entry),
     }
 }

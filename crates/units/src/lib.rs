@@ -9,10 +9,14 @@ mod rate;
 mod bytes;
 mod span;
 mod probability;
+mod frequency;
+mod decibel;
 mod time;
 
 pub use bytes::Bytes;
+pub use decibel::Decibel;
 pub use decimal::ParseError;
+pub use frequency::Frequency;
 pub use probability::Probability;
 pub use rate::Rate;
 pub use span::{OneWayDelay, Span};

@@ -135,3 +135,17 @@ proptest! {
         let _ = text.parse::<Probability>();
     }
 }
+
+#[test]
+fn bandwidths_and_ratios_print_as_they_are_written() {
+    use bentpipe_units::{Decibel, Frequency};
+    for text in ["50 MHz", "19.98 MHz", "36 kHz", "1 Hz"] {
+        assert_eq!(text.parse::<Frequency>().unwrap().to_string(), text);
+    }
+    for text in ["17.5 dB", "-2.35 dB", "0 dB"] {
+        assert_eq!(text.parse::<Decibel>().unwrap().to_string(), text);
+    }
+    for wrong in ["17.5", "NaN dB", "inf dB", "dB"] {
+        assert!(wrong.parse::<Decibel>().is_err(), "{wrong}");
+    }
+}

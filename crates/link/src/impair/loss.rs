@@ -1,0 +1,85 @@
+//! Losses: independent, in two states, in step, or as recorded.
+
+use std::sync::Arc;
+
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+
+use crate::random::{self, Stage};
+use crate::scenario::{AtEnd, GilbertElliott, LossSpec, LossTrace, Periodic};
+
+/// Decides about one packet or frame after the other.
+#[derive(Debug)]
+pub struct Losses {
+    model: Model,
+    random: ChaCha8Rng,
+}
+
+#[derive(Debug)]
+enum Model {
+    Bernoulli(f64),
+    GilbertElliott { spec: GilbertElliott, bad: bool },
+    Periodic { spec: Periodic, number: u64 },
+    Trace { spec: Arc<LossTrace>, number: usize },
+}
+
+impl Losses {
+    /// Losses that are the same for the same `seed`.
+    pub fn new(spec: &LossSpec, seed: u64) -> Self {
+        let mut random = random::stream(seed, Stage::Loss);
+        let model = match spec {
+            LossSpec::Bernoulli(chance) => Model::Bernoulli(chance.as_f64()),
+            LossSpec::GilbertElliott(spec) => {
+                // It begins as it goes on: in the bad state as often as it is bad.
+                let (p, r) = (spec.to_bad.as_f64(), spec.to_good.as_f64());
+                let bad = random.random::<f64>() * (p + r) < p;
+                Model::GilbertElliott { spec: *spec, bad }
+            }
+            LossSpec::Periodic(spec) => Model::Periodic {
+                spec: *spec,
+                number: 0,
+            },
+            LossSpec::Trace(spec) => Model::Trace {
+                spec: Arc::clone(spec),
+                number: 0,
+            },
+        };
+        Self { model, random }
+    }
+
+    /// Whether the next one is lost.
+    pub fn loses(&mut self) -> bool {
+        match &mut self.model {
+            Model::Bernoulli(chance) => *chance > 0.0 && self.random.random::<f64>() < *chance,
+            Model::GilbertElliott { spec, bad } => {
+                let loss = if *bad { spec.loss_bad } else { spec.loss_good };
+                let lost = self.random.random::<f64>() < loss.as_f64();
+                let change = if *bad { spec.to_good } else { spec.to_bad };
+                if self.random.random::<f64>() < change.as_f64() {
+                    *bad = !*bad;
+                }
+                lost
+            }
+            Model::Periodic { spec, number } => {
+                let place = *number;
+                *number += 1;
+                place
+                    .checked_sub(u64::from(spec.first))
+                    .is_some_and(|place| {
+                        place % u64::from(spec.every.max(1)) < u64::from(spec.lose)
+                    })
+            }
+            Model::Trace { spec, number } => {
+                let fates = spec.fates.as_bytes();
+                let place = *number;
+                *number = place.saturating_add(1);
+                match (fates.get(place), spec.at_end) {
+                    (Some(fate), _) => *fate == b'x',
+                    (None, AtEnd::Loop) => fates[place % fates.len()] == b'x',
+                    (None, AtEnd::Hold) => fates.last() == Some(&b'x'),
+                    (None, AtEnd::End) => true,
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! How long the way is at a given moment.
+
+use std::sync::Arc;
+
+use bentpipe_units::{OneWayDelay, Span, Time};
+use rand::Rng;
+
+use crate::access::Ticks;
+use crate::random::{self, Stage};
+use crate::reconfigure::Reconfiguration;
+use crate::scenario::{DelaySpec, DirectionSpec, Relay, Trace};
+
+/// The way from one antenna to the other.
+#[derive(Debug)]
+pub(crate) struct Distance {
+    model: Model,
+    reconfiguration: Option<Reconfiguration>,
+}
+
+#[derive(Debug)]
+enum Model {
+    Constant(OneWayDelay),
+    Trace(Arc<Trace<OneWayDelay>>),
+    Relay(Relayed),
+}
+
+/// Two legs and the clocks at which packets are handed on.
+#[derive(Debug)]
+struct Relayed {
+    legs: Relay,
+    up: Ticks,
+    satellite: Ticks,
+    down: Ticks,
+}
+
+impl Distance {
+    pub fn new(spec: &DirectionSpec, seed: u64) -> Self {
+        Self {
+            model: match &spec.delay {
+                DelaySpec::Constant(delay) => Model::Constant(*delay),
+                DelaySpec::Trace(trace) => Model::Trace(Arc::clone(trace)),
+                DelaySpec::Relay(legs) => Model::Relay(Relayed::new(*legs, seed)),
+                // A scenario's orbits are traces by now; this is what they add to.
+                DelaySpec::Orbit(orbit) => Model::Constant(OneWayDelay::new(orbit.extra)),
+            },
+            reconfiguration: spec
+                .reconfigure
+                .filter(|reconfigure| reconfigure.step > Span::ZERO)
+                .map(|reconfigure| Reconfiguration::new(reconfigure, seed)),
+        }
+    }
+
+    /// A constant delay from now on.
+    pub fn set(&mut self, delay: OneWayDelay) {
+        self.model = Model::Constant(delay);
+    }
+
+    /// When something arrives that left at `left`.
+    pub fn arrival(&self, left: Time) -> Time {
+        let arrival = match &self.model {
+            Model::Constant(delay) => left + delay.span(),
+            Model::Trace(trace) => left + trace.at(left).span(),
+            Model::Relay(relay) => relay.arrival(left),
+        };
+        match &self.reconfiguration {
+            Some(reconfiguration) => arrival + reconfiguration.extra_delay(left),
+            None => arrival,
+        }
+    }
+}
+
+impl Relayed {
+    fn new(legs: Relay, seed: u64) -> Self {
+        let mut random = random::stream(seed, Stage::Polls);
+        let mut ticks = |period: Span| Ticks {
+            period,
+            phase: Span::from_nanos(random.random_range(0..period.as_nanos().max(1))),
+        };
+        Self {
+            up: ticks(legs.poll),
+            satellite: ticks(legs.satellite_poll),
+            down: ticks(legs.poll),
+            legs,
+        }
+    }
+
+    fn arrival(&self, left: Time) -> Time {
+        let up = self.up.at_or_after(left + self.legs.up.span());
+        let satellite = self.satellite.at_or_after(up);
+        self.down.at_or_after(satellite + self.legs.down.span())
+    }
+}

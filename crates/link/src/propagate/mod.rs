@@ -1,0 +1,4 @@
+//! On the way from one antenna to the other.
+
+pub mod air;
+pub mod distance;

@@ -1,0 +1,185 @@
+//! What is lost on the air.
+
+use std::sync::Arc;
+
+use bentpipe_units::Probability;
+use serde::{Deserialize, Serialize};
+
+use super::files::{Files, Problem};
+use super::text_or_table::text_or_table;
+use super::trace::AtEnd;
+
+/// The losses of one direction: independent in the short form.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self", rename_all = "kebab-case")]
+pub enum LossSpec {
+    /// Each with the same chance, independent of all others.
+    Bernoulli(Probability),
+    /// Two states, each with a chance of its own (Gilbert 1960, Elliott 1963).
+    GilbertElliott(GilbertElliott),
+    /// So many in a row out of every so many.
+    Periodic(Periodic),
+    /// As it was recorded.
+    Trace(Arc<LossTrace>),
+}
+
+text_or_table!(
+    LossSpec,
+    Bernoulli,
+    "a probability like \"0.1 %\" or a table: gilbert-elliott, periodic or trace"
+);
+
+/// What the losses count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LossPer {
+    /// IP packets.
+    Packet,
+    /// BBFRAMEs of a DVB-S2 carrier: every packet with a byte in a lost one is lost.
+    Bbframe,
+    /// Bursts of a DVB-RCS2 return link, likewise.
+    Burst,
+}
+
+impl LossPer {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Packet => "packet",
+            Self::Bbframe => "bbframe",
+            Self::Burst => "burst",
+        }
+    }
+}
+
+/// A good and a bad state.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GilbertElliott {
+    /// Chance to go from good to bad after each packet.
+    pub to_bad: Probability,
+    /// Chance to go from bad to good after each packet: its inverse is a bad time's mean length.
+    pub to_good: Probability,
+    /// Loss in the good state.
+    #[serde(default)]
+    pub loss_good: Probability,
+    /// Loss in the bad state.
+    #[serde(default = "always")]
+    pub loss_bad: Probability,
+}
+
+/// Losses that come in step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Periodic {
+    /// Out of so many,
+    pub every: u32,
+    /// so many in a row,
+    pub lose: u32,
+    /// after so many at the start that are spared.
+    #[serde(default)]
+    pub first: u32,
+}
+
+/// A sequence of fates.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LossTrace {
+    /// One character each: `.` passes, `x` is lost. White space does not count.
+    #[serde(default)]
+    pub fates: String,
+    /// Instead: a file of the same, relative to the scenario.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// What happens after the last: its fate holds, all begins again, or all is lost.
+    pub at_end: AtEnd,
+}
+
+impl From<Probability> for LossSpec {
+    fn from(chance: Probability) -> Self {
+        Self::Bernoulli(chance)
+    }
+}
+
+impl Default for LossSpec {
+    fn default() -> Self {
+        Self::Bernoulli(Probability::ZERO)
+    }
+}
+
+impl LossSpec {
+    /// The share that is lost in the long run.
+    pub fn mean(&self) -> f64 {
+        match self {
+            Self::Bernoulli(chance) => chance.as_f64(),
+            Self::GilbertElliott(model) => {
+                let (p, r) = (model.to_bad.as_f64(), model.to_good.as_f64());
+                (p * model.loss_bad.as_f64() + r * model.loss_good.as_f64()) / (p + r)
+            }
+            Self::Periodic(periodic) => f64::from(periodic.lose) / f64::from(periodic.every),
+            Self::Trace(trace) => {
+                let lost = trace.fates.chars().filter(|fate| *fate == 'x').count();
+                lost as f64 / trace.fates.len().max(1) as f64
+            }
+        }
+    }
+
+    pub(crate) fn resolve(&mut self, field: &str, files: &mut Files<'_>) -> Result<(), Problem> {
+        let wrong = |name: &str, value: &str, why: &str| {
+            Err(Problem::new(format!("{field}.{name}"), value, why))
+        };
+        match self {
+            Self::Bernoulli(_) => Ok(()),
+            Self::GilbertElliott(model) => {
+                if model.to_bad.as_f64() + model.to_good.as_f64() > 0.0 {
+                    Ok(())
+                } else {
+                    wrong(
+                        "gilbert-elliott.to_bad",
+                        "0 %",
+                        "with to_good = \"0 %\" it never changes its state; give one of them a chance",
+                    )
+                }
+            }
+            Self::Periodic(periodic) => {
+                if periodic.every == 0 || periodic.lose > periodic.every {
+                    wrong(
+                        "periodic.lose",
+                        &periodic.lose.to_string(),
+                        &format!("more than every = {}", periodic.every),
+                    )
+                } else {
+                    Ok(())
+                }
+            }
+            Self::Trace(trace) => {
+                let trace = Arc::make_mut(trace);
+                if let Some(name) = trace.file.take() {
+                    if !trace.fates.is_empty() {
+                        return wrong("trace.file", &name, "a trace has fates or a file, not both");
+                    }
+                    trace.fates = files.read(&format!("{field}.trace.file"), &name)?;
+                }
+                trace.fates.retain(|fate| !fate.is_whitespace());
+                if let Some(strange) = trace.fates.chars().find(|fate| !".x".contains(*fate)) {
+                    return wrong(
+                        "trace.fates",
+                        &strange.to_string(),
+                        "a fate is '.' (passes) or 'x' (lost)",
+                    );
+                }
+                if trace.fates.is_empty() {
+                    return wrong(
+                        "trace.fates",
+                        "",
+                        "an empty trace; write one '.' or 'x' for each",
+                    );
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn always() -> Probability {
+    Probability::new(1.0).unwrap_or_default()
+}
