@@ -72,6 +72,10 @@ pub struct Command {
     /// Write the certificate here, as JSON
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
+    /// Write down what becomes of each packet: a line of JSON that says the form, then
+    /// fixed-size records for numpy.fromfile
+    #[arg(long, value_name = "FILE")]
+    records: Option<PathBuf>,
     /// Print a line with rates, queues and drops to standard error every second
     #[arg(long)]
     progress: bool,
@@ -155,16 +159,11 @@ impl Place {
 
 pub fn run(command: &Command) -> Result<(), Failure> {
     let scenario = link::load(&command.scenario)?;
-    // Before the run, so that a certificate that cannot be written costs no run.
-    let certificate_file = command
-        .certificate
-        .as_ref()
-        .map(|path| {
-            std::fs::File::create(path)
-                .map(|file| (path, file))
-                .map_err(|error| Failure::file(path, error))
-        })
-        .transpose()?;
+    // Before the run, so that a file that cannot be written costs no run.
+    let create =
+        |path: &PathBuf| std::fs::File::create(path).map_err(|error| Failure::file(path, error));
+    let certificate_file = command.certificate.as_ref().map(create).transpose()?;
+    let records_file = command.records.as_ref().map(create).transpose()?;
     let mut emulator = Emulator::create(
         &scenario.name,
         certificate::limit(scenario.satellite_rtt()),
@@ -172,6 +171,9 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     )
     .map_err(emulator_failure)?;
     let namespaces = emulator.take_namespaces();
+    if let Some(file) = records_file {
+        emulator.record(file).context("the records")?;
+    }
 
     let remote = emulator.remote();
     let stop = remote.clone();
@@ -218,8 +220,8 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         None => certificate,
     };
     print!("{certificate}");
-    if let Some((path, file)) = certificate_file {
-        write_json(&certificate, file).with_context(|| path.display().to_string())?;
+    if let Some(file) = certificate_file {
+        write_json(&certificate, file).context("the certificate")?;
     }
     match certificate.fault {
         Some(fault) => Err(Failure::Runtime(anyhow!(fault))),

@@ -219,6 +219,40 @@ fn what_the_air_loses_is_lost_and_counted() {
 }
 
 #[test]
+fn every_packet_has_its_record() {
+    let Some(pair) = Pair::new() else { return };
+    let path = pair.directory.join("packets.bin");
+    let mut command = pair.command(&pair.scenario("loss = \"30 %\""));
+    command.arg("--records").arg(&path);
+    let emulator = Running::start(command);
+    let came_back = pair.ping("10.199.0.2", &["-c", "30", "-W", "1"]).len() as u64;
+    assert_eq!(emulator.interrupt(), Some(0));
+    let bytes = std::fs::read(path).unwrap();
+    let end = bytes.iter().position(|byte| *byte == b'\n').unwrap();
+    let header: serde_json::Value = serde_json::from_slice(&bytes[..end]).unwrap();
+    let fate_of = |record: &[u8]| {
+        let number = u16::from_le_bytes([record[28], record[29]]);
+        header["fates"][usize::from(number)]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let records: Vec<_> = bytes[end + 1..].chunks(30).collect();
+    for (index, name) in ["forward", "return"].into_iter().enumerate() {
+        let fates: Vec<_> = records
+            .iter()
+            .filter(|record| usize::from(u16::from_le_bytes([record[26], record[27]])) == index)
+            .map(|record| fate_of(record))
+            .collect();
+        let count = |fate: &str| fates.iter().filter(|name| *name == fate).count() as u64;
+        let direction = &pair.certificate()["links"][0]["directions"][index];
+        assert_eq!(direction["delivered"], count("delivered"), "{name}");
+        assert_eq!(direction["dropped"]["loss"], count("loss"), "{name}");
+        assert!(count("delivered") >= came_back);
+    }
+}
+
+#[test]
 fn many_links_run_at_once_each_with_counters_of_its_own() {
     let Some(pair) = Pair::new() else { return };
     let mut command = pair.command(&pair.scenario(""));

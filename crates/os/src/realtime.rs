@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::num::NonZeroU64;
 
+use bentpipe_units::Span;
 use rustix::mm::MlockAllFlags;
 use serde::Serialize;
 
@@ -74,6 +75,20 @@ impl fmt::Display for Granted {
     }
 }
 
+/// Time that the hypervisor has had this machine's processors wait since it started
+/// (proc(5), "steal"): what no priority inside the machine can prevent. `None` where
+/// the system does not tell.
+pub fn stolen() -> Option<Span> {
+    steal(&std::fs::read_to_string("/proc/stat").ok()?)
+        .map(|ticks| Span::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second()))
+}
+
+/// The eighth number of all processors together.
+fn steal(stat: &str) -> Option<u64> {
+    let all = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    all.split_whitespace().nth(7)?.parse().ok()
+}
+
 fn fifo() -> io::Result<()> {
     let parameters = libc::sched_param {
         sched_priority: PRIORITY,
@@ -86,5 +101,17 @@ fn fifo() -> io::Result<()> {
         Ok(())
     } else {
         Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stolen_time_is_the_eighth_number() {
+        let stat = "cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 0 0 0 0 0 0 0 0 0 0\n";
+        assert_eq!(steal(stat), Some(8));
+        assert_eq!(steal("cpu0 1 2 3\n"), None);
     }
 }

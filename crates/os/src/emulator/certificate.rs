@@ -41,6 +41,10 @@ pub struct Machine {
     pub granted: Granted,
     /// How late it ended the emulator's sleeps.
     pub wake_us: Quantiles,
+    /// Processor time that the hypervisor took for itself meanwhile, of all processors
+    /// together and in steps of the system's clock tick.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stolen_ms: Option<u64>,
 }
 
 /// One link: two directions.
@@ -216,13 +220,17 @@ impl fmt::Display for Certificate {
                 }
             }
         }
-        writeln!(
+        write!(
             out,
             "machine: {}, sleeps end {} late (p50), {} (p99)",
             self.machine.granted,
             span(self.machine.wake_us.p50),
             span(self.machine.wake_us.p99)
-        )
+        )?;
+        match self.machine.stolen_ms {
+            None | Some(0) => writeln!(out),
+            Some(stolen) => writeln!(out, ", {stolen} ms taken by the hypervisor"),
+        }
     }
 }
 

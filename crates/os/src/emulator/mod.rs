@@ -1,14 +1,17 @@
 //! Links in real time: packets come out of one TUN device and go into another when
 //! the link model says so.
 //!
-//! [`pool`] holds the packets' memory, [`pace`] decides what to do next, [`run`] does it
-//! and takes orders from a [`remote`], [`lateness`] measures how well it is done, and
+//! A [`frame`] travels in memory from a [`pool`], [`pace`] decides what to do next,
+//! [`run`] does it and takes orders from a [`remote`], [`record`] writes down what
+//! became of each packet, [`lateness`] measures how well it is done, and
 //! [`certificate`] says whether to trust it.
 
+mod frame;
 mod pool;
 mod pace;
 mod lateness;
 mod remote;
+mod record;
 mod run;
 pub mod certificate;
 

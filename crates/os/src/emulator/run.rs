@@ -1,5 +1,6 @@
 //! The loop: it moves packets and decides nothing.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -12,12 +13,14 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 
 use super::certificate::{self, Certificate, DirectionReport, LinkReport, Machine};
+use super::frame::Frame;
 use super::lateness::Distribution;
 use super::pace::{self, Load, Margin, Step};
 use super::pool::Pool;
+use super::record::{Fate, Record, Recorder};
 use super::remote::{Remote, Request, Sight};
 use crate::namespace::Namespace;
-use crate::realtime::Granted;
+use crate::realtime::{self, Granted};
 use crate::tun::{Tun, TunError, TunSpec};
 
 /// Packets to take from one device, or to give to one, before looking at the others.
@@ -82,6 +85,7 @@ pub struct Emulator {
     epoll: OwnedFd,
     remote: Remote,
     namespaces: Vec<Namespace>,
+    recorder: Option<Recorder>,
 }
 
 /// A device.
@@ -92,7 +96,7 @@ struct Port {
 
 /// One direction of a link: what it has, and what became of it.
 struct Lane {
-    link: Direction<Vec<u8>>,
+    link: Direction<Frame>,
     /// The port that it feeds.
     out: usize,
     lateness: Distribution,
@@ -161,12 +165,22 @@ impl Emulator {
             epoll,
             remote,
             namespaces,
+            recorder: None,
         })
     }
 
     /// A handle on the run.
     pub fn remote(&self) -> Remote {
         self.remote.clone()
+    }
+
+    /// Writes down what becomes of each packet.
+    pub fn record(&mut self, file: File) -> io::Result<()> {
+        for lane in &mut self.lanes {
+            lane.link.keep_drops();
+        }
+        self.recorder = Some(Recorder::new(file, &self.scenario, &self.names)?);
+        Ok(())
     }
 
     /// The namespaces that the devices are in. The devices keep them alive; whether
@@ -182,6 +196,7 @@ impl Emulator {
         for refused in &granted.refused {
             tracing::warn!("lateness may suffer: {refused}");
         }
+        let stolen_before = realtime::stolen();
         let clock = Clock(Instant::now());
         let end = duration.map(|duration| Time::ZERO + duration);
         let mut wakes = Distribution::new();
@@ -253,7 +268,10 @@ impl Emulator {
                 }
             }
         }
-        Ok(self.certify(clock.now(), granted, &wakes, fault))
+        let stolen = realtime::stolen()
+            .zip(stolen_before)
+            .map(|(after, before)| Span::from_nanos(after.as_nanos() - before.as_nanos()));
+        Ok(self.certify(clock.now(), granted, &wakes, fault, stolen))
     }
 
     /// Does what it has been asked for; `true`: to end.
@@ -306,8 +324,17 @@ impl Emulator {
                 continue;
             }
             lane.unread.record(now.since(since));
-            if let Err(dropped) = lane.link.handle_arrival(now, bytes) {
-                self.pool.give(dropped.packet);
+            let frame = Frame {
+                bytes,
+                entered: now,
+                queue: lane.link.queue().bytes(),
+            };
+            if let Err(dropped) = lane.link.handle_arrival(now, frame) {
+                if let Some(recorder) = &mut self.recorder {
+                    let fate = Fate::Dropped(dropped.cause);
+                    recorder.add(&record(index, &dropped.packet, now, 0, fate));
+                }
+                self.pool.give(dropped.packet.bytes);
             }
         }
         Ok(())
@@ -315,20 +342,42 @@ impl Emulator {
 
     /// Writes what is due, a batch at most from each lane.
     fn depart(&mut self, clock: &Clock) {
-        for lane in &mut self.lanes {
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
             let out = &self.ports[lane.out].tun;
             let mut now = clock.now();
             for _ in 0..BATCH {
                 let Some(departure) = lane.link.poll_departure(now) else {
                     break;
                 };
-                if let Err(errno) = out.write(&departure.packet) {
+                let mut fate = Fate::Delivered;
+                if let Err(errno) = out.write(&departure.packet.bytes) {
+                    fate = Fate::Unwritten;
                     lane.unwritten += 1;
                     lane.refusal = Some(errno);
                 }
                 now = clock.now();
-                lane.lateness.record(now.since(departure.at));
-                self.pool.give(departure.packet);
+                let late = now.since(departure.at);
+                lane.lateness.record(late);
+                if let Some(recorder) = &mut self.recorder {
+                    let (packet, at) = (&departure.packet, departure.at);
+                    recorder.add(&record(index, packet, at, late.as_nanos(), fate));
+                }
+                self.pool.give(departure.packet.bytes);
+            }
+        }
+        self.bury();
+    }
+
+    /// Writes down what was dropped inside the links, if that is wanted.
+    fn bury(&mut self) {
+        let Some(recorder) = &mut self.recorder else {
+            return;
+        };
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            while let Some(drop) = lane.link.poll_drop() {
+                let fate = Fate::Dropped(drop.cause);
+                recorder.add(&record(index, &drop.packet, drop.at, 0, fate));
+                self.pool.give(drop.packet.bytes);
             }
         }
     }
@@ -339,7 +388,9 @@ impl Emulator {
         granted: Granted,
         wakes: &Distribution,
         fault: Option<String>,
+        stolen: Option<Span>,
     ) -> Certificate {
+        self.bury();
         let places: Vec<_> = self
             .ports
             .iter()
@@ -373,6 +424,9 @@ impl Emulator {
         let limit_us = self.limit.as_secs_f64() * 1e6;
         let mut reasons = certificate::reasons(limit_us, &links);
         reasons.extend(fault.clone());
+        if let Some(Err(error)) = self.recorder.map(Recorder::finish) {
+            reasons.push(format!("the records are not complete: {error}"));
+        }
         Certificate {
             schema: certificate::SCHEMA,
             scenario: self.scenario,
@@ -383,10 +437,23 @@ impl Emulator {
             machine: Machine {
                 granted,
                 wake_us: wakes.quantiles(),
+                stolen_ms: stolen.map(|stolen| stolen.as_nanos() / 1_000_000),
             },
             links,
             fault,
         }
+    }
+}
+
+fn record(direction: usize, packet: &Frame, left: Time, late_ns: u64, fate: Fate) -> Record {
+    Record {
+        entered: packet.entered,
+        left,
+        late_ns,
+        queue: packet.queue,
+        length: packet.bytes.len(),
+        direction,
+        fate,
     }
 }
 
