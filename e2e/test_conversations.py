@@ -2,6 +2,7 @@
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -95,10 +96,14 @@ def test_reset_by_the_server_reaches_the_client(tunnel: Bentpipe) -> None:
 
 def test_reset_in_the_middle_of_a_transfer(tunnel: Bentpipe) -> None:
     with conversation(tunnel.path) as (client, peer):
-        send_in_background(peer, payload(20_000_000))
-        assert client.recv(1 << 16)
-        reset(client)
-        assert_reset(peer)
+
+        def read_a_little_and_reset() -> None:
+            client.recv(1 << 16)
+            reset(client)
+
+        threading.Thread(target=read_a_little_and_reset, daemon=True).start()
+        with pytest.raises(ConnectionResetError):
+            peer.sendall(payload(50_000_000))
 
 
 def test_refused_at_the_origin_is_a_reset(tunnel: Bentpipe) -> None:
