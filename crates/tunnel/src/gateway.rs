@@ -17,7 +17,7 @@ use crate::egress::Egress;
 use crate::flow::{self, Carried, Down as _};
 use crate::identity::{Fingerprint, Identity, Registry, Standing};
 use crate::outside::Dial;
-use crate::session::describe;
+use crate::session::{describe, path};
 use crate::stall::Stalls;
 use crate::target::{Host, Target};
 use crate::transport::{MAX_FLOWS, Transport};
@@ -57,6 +57,15 @@ pub struct Gateway<D> {
 #[derive(Default)]
 struct Sessions {
     open: BTreeMap<Fingerprint, noq::Connection>,
+}
+
+/// One session, as its requests see it.
+struct Peer {
+    connection: noq::Connection,
+    key: Fingerprint,
+    standing: Standing,
+    stops: Stops,
+    stalls: Stalls,
 }
 
 /// What a gateway needs beside its endpoint.
@@ -179,7 +188,8 @@ impl<D: Dial> Gateway<D> {
         let why = connection
             .close_reason()
             .map_or_else(|| "ended".into(), |error| describe(&error));
-        tracing::info!(%from, %key, "session ended: {why}");
+        let path = path(&connection);
+        tracing::info!(%from, %key, %path, "session ended: {why}");
         self.datagrams
             .fetch_add(connection.stats().udp_rx.datagrams, Ordering::Relaxed);
         let mut sessions = self.lock();
@@ -217,8 +227,13 @@ impl<D: Dial> Gateway<D> {
         standing: Standing,
     ) {
         let wire = Connection::new(connection.clone());
-        let stops = wire.stops();
-        let stalls = Stalls::new(self.transport.max_stalled_flows());
+        let peer = Arc::new(Peer {
+            connection: connection.clone(),
+            key,
+            standing,
+            stops: wire.stops(),
+            stalls: Stalls::new(self.transport.max_stalled_flows()),
+        });
         let mut requests = match h3::server::builder()
             .max_field_section_size(request::MAX_FIELD_SECTION)
             .send_grease(false)
@@ -234,13 +249,12 @@ impl<D: Dial> Gateway<D> {
         loop {
             match requests.accept().await {
                 Ok(Some(resolver)) => {
-                    let (gateway, stops, stalls) = (self.clone(), stops.clone(), stalls.clone());
+                    let (gateway, peer) = (self.clone(), peer.clone());
                     tokio::spawn(async move {
                         match resolver.resolve_request().await {
                             Ok((request, stream)) => {
-                                let asked = request::asked(&request);
                                 gateway
-                                    .answer(asked, stream, key, standing, &stops, &stalls)
+                                    .answer(request::asked(&request), stream, &peer)
                                     .await;
                             }
                             Err(error) => tracing::debug!(%key, "request not understood: {error}"),
@@ -256,27 +270,22 @@ impl<D: Dial> Gateway<D> {
         }
     }
 
-    async fn answer(
-        &self,
-        asked: Result<Asked, Refusal>,
-        stream: RequestStream,
-        key: Fingerprint,
-        standing: Standing,
-        stops: &Stops,
-        stalls: &Stalls,
-    ) {
+    async fn answer(&self, asked: Result<Asked, Refusal>, stream: RequestStream, peer: &Peer) {
         let prohibited = |detail: &str| Refusal {
             kind: ErrorKind::DestinationIpProhibited,
             detail: detail.into(),
         };
-        match (asked, standing) {
+        match (asked, peer.standing) {
             (Ok(Asked::Connect(target)), Standing::Terminal) => match self.dial(&target).await {
                 Ok(socket) => {
-                    let (carried, result) = self.open_flow(socket, stream, stops, stalls).await;
+                    let (carried, result) = self.open_flow(socket, stream, peer).await;
                     let Carried { up, down } = carried;
+                    let path = path(&peer.connection);
                     match result {
-                        Ok(()) => tracing::debug!(%target, up, down, "flow ended"),
-                        Err(error) => tracing::debug!(%target, up, down, "flow reset: {error}"),
+                        Ok(()) => tracing::debug!(%target, up, down, path, "flow ended"),
+                        Err(error) => {
+                            tracing::debug!(%target, up, down, path, "flow reset: {error}")
+                        }
                     }
                 }
                 Err(refusal) => {
@@ -285,7 +294,7 @@ impl<D: Dial> Gateway<D> {
                 }
             },
             (Ok(Asked::Enrol(terminal)), Standing::Enrolment) => {
-                match self.registry.enrol(&key, terminal) {
+                match self.registry.enrol(&peer.key, terminal) {
                     Ok(()) => {
                         tracing::info!(%terminal, "terminal enrolled");
                         accept(stream).await;
@@ -314,15 +323,22 @@ impl<D: Dial> Gateway<D> {
         &self,
         socket: D::Socket,
         mut stream: RequestStream,
-        stops: &Stops,
-        stalls: &Stalls,
+        peer: &Peer,
     ) -> (Carried, Result<(), flow::FlowError>) {
         if let Err(error) = stream.send_response(request::accepted()).await {
             return (Carried::default(), Err(error.into()));
         }
-        let stopped = stops.stopped(stream.send_id());
+        let stopped = peer.stops.stopped(stream.send_id());
         let (up, down) = stream.split();
-        flow::carry(socket, up, down, async |_: &mut _| Ok(()), stopped, stalls).await
+        flow::carry(
+            socket,
+            up,
+            down,
+            async |_: &mut _| Ok(()),
+            stopped,
+            &peer.stalls,
+        )
+        .await
     }
 
     /// Connects to `target`: its addresses that egress allows, one after the other,

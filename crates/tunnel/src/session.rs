@@ -116,7 +116,8 @@ impl<R: Resolve> Connector<R> {
                             wait = BACKOFF.0;
                             tracing::info!(gateway = %self.gateway, "session is up");
                             let why = session.closed().await;
-                            tracing::warn!(gateway = %self.gateway, "session lost: {why}");
+                            let path = path(&session.connection);
+                            tracing::warn!(gateway = %self.gateway, %path, "session lost: {why}");
                         }
                         Err(why) => {
                             tracing::warn!(gateway = %self.gateway, "no session: {why}");
@@ -229,6 +230,22 @@ pub type BidiStream = crate::wire::quic::BidiStream<Bytes>;
 pub type UpStream = h3::client::RequestStream<SendStream<Bytes>, Bytes>;
 /// A request's receiving half.
 pub type DownStream = h3::client::RequestStream<RecvStream, Bytes>;
+
+/// How a session's path stands, for people who look into the log.
+pub fn path(connection: &noq::Connection) -> String {
+    let Some(path) = connection.path_stats(noq::PathId::ZERO) else {
+        return "no path".into();
+    };
+    format!(
+        "rtt {:.0} ms, window {} kB, mtu {}, sent {} and lost {} packets in {} congestion events",
+        path.rtt.as_secs_f64() * 1e3,
+        path.cwnd / 1000,
+        path.current_mtu,
+        path.udp_tx.datagrams,
+        path.lost_packets,
+        path.congestion_events,
+    )
+}
 
 /// A connection's end in words for people at both ends.
 pub fn describe(error: &noq::ConnectionError) -> String {

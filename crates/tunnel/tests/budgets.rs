@@ -9,6 +9,7 @@ mod support;
 use std::time::Duration;
 
 use bentpipe_link::Scenario;
+use bentpipe_link::explain::Explanation;
 use support::{Setup, Stream, World, now};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -84,7 +85,7 @@ async fn ratios(scenario: &Scenario) -> Vec<f64> {
     }
     let mut ratios = Vec::new();
     for budget in BUDGETS {
-        let rate = scenario.forward.rate.bits_per_second() as f64;
+        let rate = Explanation::of(scenario).forward.rate_bit_s as f64;
         let bound =
             scenario.satellite_rtt().as_secs_f64() + budget.bytes as f64 * 8.0 * HEADERS / rate;
         let took = download(&world, &mut origin, budget.bytes).await;
