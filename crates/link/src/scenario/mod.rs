@@ -311,10 +311,7 @@ impl DirectionSpec {
         let mut before = Span::ZERO;
         for (number, change) in self.change.iter_mut().enumerate() {
             let field = format!("{table}.change.{number}");
-            change.check(&field)?;
-            if let Some(loss) = &mut change.loss {
-                loss.resolve(&format!("{field}.loss"), files)?;
-            }
+            change.resolve(&field, files)?;
             if change.at < before {
                 return Err(Problem::new(
                     format!("{field}.at"),
