@@ -98,7 +98,11 @@ pub struct DirectionSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cross: Vec<Cross>,
     /// What changes while it runs. The scenario's `[[switch]]`es are added to it.
-    #[serde(default, skip_serializing_if = "none_is_written")]
+    #[serde(
+        default,
+        skip_serializing_if = "none_is_written",
+        serialize_with = "written"
+    )]
     pub change: Vec<Scheduled>,
 }
 
@@ -359,6 +363,10 @@ impl DirectionSpec {
 
 fn is_never(chance: &Probability) -> bool {
     *chance == Probability::ZERO
+}
+
+fn written<S: serde::Serializer>(changes: &[Scheduled], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(changes.iter().filter(|change| change.link.is_none()))
 }
 
 /// Changes of link are written as `[[switch]]`.
