@@ -237,9 +237,15 @@ impl std::fmt::Display for Explanation {
         row("ceiling, TCP payload", &|d| megabit(d.tcp_goodput_bit_s))?;
         row("one-way delay", &|d| ms(d.one_way_delay_ns))?;
         row("loss", &|d| {
-            bentpipe_units::Probability::new(d.loss)
+            let exact = bentpipe_units::Probability::new(d.loss)
                 .unwrap_or_default()
-                .to_string()
+                .to_string();
+            // What is worked out has more digits than meaning.
+            if exact.len() > 12 {
+                format!("{:.3} %", d.loss * 100.0)
+            } else {
+                exact
+            }
         })?;
         row("BDP, satellite", &|d| Bytes::new(d.bdp_bytes).to_string())?;
         row("BDP, path", &|d| Bytes::new(d.path_bdp_bytes).to_string())?;
