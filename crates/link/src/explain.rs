@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::Scenario;
 use crate::modcod;
-use crate::scenario::{DirectionSpec, LossPer, QueueLimit, QueueSpec, RateSpec};
+use crate::scenario::{DelaySpec, DirectionSpec, LossPer, QueueLimit, QueueSpec, RateSpec};
 
 /// IP MTU that the TCP ceiling assumes.
 const MTU: u64 = 1500;
@@ -57,6 +57,8 @@ pub struct DirectionExplanation {
     pub queue_ns: u64,
     /// The queue as the scenario writes it.
     pub queue: String,
+    /// What else the link does, a line each; empty for a plain one.
+    pub stages: Vec<String>,
 }
 
 impl Explanation {
@@ -114,7 +116,73 @@ fn explain(spec: &DirectionSpec, satellite: Span, path: Span) -> DirectionExplan
             QueueSpec::FqCoDel(_) => format!("{limit}, FQ-CoDel"),
             QueueSpec::Pie(_) => format!("{limit}, PIE"),
         },
+        stages: stages(spec),
     }
+}
+
+/// What a direction does beyond constant rate, constant delay and independent loss.
+fn stages(spec: &DirectionSpec) -> Vec<String> {
+    let mut all = Vec::new();
+    match &spec.rate {
+        RateSpec::Constant(_) => {}
+        RateSpec::Trace(trace) => all.push(format!(
+            "rate from a trace of {} points over {}; the ceiling is its mean",
+            trace.points.len(),
+            trace.length()
+        )),
+        RateSpec::Mahimahi(trace) => all.push(format!(
+            "rate from {} packet-delivery opportunities",
+            trace.opportunities.len()
+        )),
+        RateSpec::DvbS2(carrier) => {
+            let coding = match carrier.modcod.and_then(modcod::dvb_s2) {
+                Some(modcod) => format!("{} {}", modcod.modulation, modcod.code_rate),
+                None => "adaptive coding; the ceiling is that of a clear sky".into(),
+            };
+            let symbols = carrier.bandwidth.hertz() as f64 / (1.0 + carrier.roll_off) / 1e6;
+            all.push(format!("DVB-S2 carrier of {symbols:.2} Mbaud, {coding}"));
+        }
+        RateSpec::DvbRcs2(terminal) => all.push(format!(
+            "DVB-RCS2, superframes of {}: {} always, up to {} of RBDC and {} of VBDC when asked for",
+            terminal.superframe, terminal.cra, terminal.rbdc, terminal.vbdc
+        )),
+    }
+    match &spec.delay {
+        DelaySpec::Constant(_) | DelaySpec::Orbit(_) => {}
+        DelaySpec::Trace(trace) => all.push(format!(
+            "delay from a trace of {} points over {}; the one-way delay is its mean",
+            trace.points.len(),
+            trace.length()
+        )),
+        DelaySpec::Relay(relay) => all.push(format!(
+            "handed on every {} at the ends and every {} at the satellite",
+            relay.poll, relay.satellite_poll
+        )),
+    }
+    if let Some(unit) = spec.loss_per.filter(|unit| *unit != LossPer::Packet) {
+        all.push(format!("losses count each {}", unit.name()));
+    }
+    if !spec.outages.is_empty() {
+        all.push(format!("outages: {}", spec.outages.len()));
+    }
+    if let Some(change) = &spec.reconfigure {
+        all.push(format!(
+            "another satellite every {}: up to {} more delay, a gap of {}",
+            change.every, change.step, change.gap
+        ));
+    }
+    for cross in &spec.cross {
+        all.push(format!("cross traffic of {}", cross.rate));
+    }
+    for change in &spec.change {
+        let what = if change.link.is_some() {
+            "another link takes over"
+        } else {
+            "a planned change"
+        };
+        all.push(format!("at {}: {what}", change.at));
+    }
+    all
 }
 
 /// The chance of a packet of 1500 bytes to be lost on the air, without outages.
@@ -169,9 +237,15 @@ impl std::fmt::Display for Explanation {
         row("ceiling, TCP payload", &|d| megabit(d.tcp_goodput_bit_s))?;
         row("one-way delay", &|d| ms(d.one_way_delay_ns))?;
         row("loss", &|d| {
-            bentpipe_units::Probability::new(d.loss)
+            let exact = bentpipe_units::Probability::new(d.loss)
                 .unwrap_or_default()
-                .to_string()
+                .to_string();
+            // What is worked out has more digits than meaning.
+            if exact.len() > 12 {
+                format!("{:.3} %", d.loss * 100.0)
+            } else {
+                exact
+            }
         })?;
         row("BDP, satellite", &|d| Bytes::new(d.bdp_bytes).to_string())?;
         row("BDP, path", &|d| Bytes::new(d.path_bdp_bytes).to_string())?;
@@ -179,6 +253,15 @@ impl std::fmt::Display for Explanation {
         row("queue, full", &|d| ms(d.queue_ns))?;
         row("queue / BDP, satellite", &|d| {
             format!("{:.2}", d.queue_bytes as f64 / d.bdp_bytes.max(1) as f64)
-        })
+        })?;
+        for (name, direction) in [("forward", &self.forward), ("return", &self.r#return)] {
+            for stage in &direction.stages {
+                write!(out, "\n{name:<8}{stage}")?;
+            }
+        }
+        if self.forward.stages.len() + self.r#return.stages.len() > 0 {
+            writeln!(out)?;
+        }
+        Ok(())
     }
 }

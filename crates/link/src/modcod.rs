@@ -209,3 +209,47 @@ pub const DVB_RCS2: [Rcs2; 20] = [
     Rcs2 { id: 21, modulation: "16QAM", code_rate: "3/4", es_n0: 10.72, symbols: 1616, bytes: 606 },
     Rcs2 { id: 22, modulation: "16QAM", code_rate: "5/6", es_n0: 12.04, symbols: 1616, bytes: 673 },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn follower(margin: f64, hysteresis: f64, prefer: Prefer) -> Follower {
+        let decibel = |value| Decibel::new(value).unwrap();
+        let spec = Acm {
+            margin: decibel(margin),
+            hysteresis: decibel(hysteresis),
+            report_every: Span::from_millis(1000),
+            report_delay: None,
+            prefer,
+        };
+        Follower::new(spec, &Radio::default())
+    }
+
+    #[test]
+    fn the_sky_of_20_db_on_both_hops_allows_the_highest_modcod() {
+        assert!((Radio::default().carrier_to_noise(Time::ZERO) - 16.99).abs() < 0.01);
+        assert_eq!(follower(0.0, 0.0, Prefer::Efficiency).current.id, 28);
+        assert_eq!(follower(2.0, 0.0, Prefer::Efficiency).current.id, 26);
+    }
+
+    #[test]
+    fn what_needs_most_is_not_always_what_carries_most() {
+        // 10.98 dB: 8PSK 9/10 needs all of it and carries 2.679 bits; 16APSK 3/4
+        // needs 10.21 dB and carries 2.967.
+        assert_eq!(follower(0.0, 0.0, Prefer::Threshold).best(10.99).id, 17);
+        assert_eq!(follower(0.0, 0.0, Prefer::Efficiency).best(10.99).id, 19);
+    }
+
+    #[test]
+    fn hysteresis_holds_still_while_the_sky_trembles() {
+        let mut steps = Vec::new();
+        let mut follower = follower(0.0, 1.0, Prefer::Efficiency);
+        // QPSK 3/4 needs 4.03 dB, QPSK 2/3 needs 3.10.
+        for carrier_to_noise in [4.2, 3.9, 4.2, 3.9, 4.2, 5.1] {
+            follower.hear(carrier_to_noise);
+            steps.push(follower.current.id);
+        }
+        assert_eq!(steps, [7, 6, 6, 6, 6, 7]);
+    }
+}

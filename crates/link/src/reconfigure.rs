@@ -14,6 +14,8 @@ use crate::scenario::Reconfigure;
 pub(crate) struct Reconfiguration {
     spec: Reconfigure,
     random: ChaCha8Rng,
+    /// The change whose delay was drawn last, and that delay.
+    drawn: Option<(u64, Span)>,
 }
 
 impl Reconfiguration {
@@ -21,6 +23,7 @@ impl Reconfiguration {
         Self {
             spec,
             random: random::stream(seed, Stage::Reconfiguration),
+            drawn: None,
         }
     }
 
@@ -49,11 +52,17 @@ impl Reconfiguration {
     }
 
     /// What the satellite of `at` adds to the delay.
-    pub fn extra_delay(&self, at: Time) -> Span {
+    pub fn extra_delay(&mut self, at: Time) -> Span {
         let change = self.last(at).map_or(0, |(number, _)| number + 1);
+        if let Some((drawn, delay)) = self.drawn
+            && drawn == change
+        {
+            return delay;
+        }
         // Two 32-bit words for each change, read where they lie in the stream.
-        let mut random = self.random.clone();
-        random.set_word_pos(u128::from(change) * 2);
-        Span::from_nanos(random.random_range(0..=self.spec.step.as_nanos()))
+        self.random.set_word_pos(u128::from(change) * 2);
+        let delay = Span::from_nanos(self.random.random_range(0..=self.spec.step.as_nanos()));
+        self.drawn = Some((change, delay));
+        delay
     }
 }

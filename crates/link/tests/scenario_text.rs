@@ -72,6 +72,14 @@ fn every_preset_is_right_and_survives_its_echo() {
     }
 }
 
+#[test]
+fn one_fixture_sets_every_field_and_survives_its_echo() {
+    let text = include_str!("fixtures/every-field.toml");
+    let scenario = parse_and_run(text).unwrap_or_else(|| panic!("{:?}", Scenario::parse(text)));
+    let echo = toml::to_string(&scenario).unwrap();
+    assert_eq!(Scenario::parse(&echo).unwrap(), scenario, "{echo}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 

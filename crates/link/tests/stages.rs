@@ -327,6 +327,19 @@ fn a_link_can_be_changed_by_hand() {
             ..Change::default()
         },
     );
+    assert_eq!(
+        Change::parse("rate = \"1.2 Mbit/s\"\ndelay = \"1 ms\"").unwrap(),
+        Change {
+            rate: Some(Rate::from_bits_per_second(1_200_000)),
+            delay: Some(OneWayDelay::new(Span::from_millis(1))),
+            ..Change::default()
+        }
+    );
+    let error = Change::parse("rate = \"0 bit/s\"").unwrap_err().to_string();
+    assert!(
+        error.contains("change.rate = \"0 bit/s\": a link that sends nothing"),
+        "{error}"
+    );
     link.handle_arrival(Time::ZERO, vec![0; 1500]).unwrap();
     assert_eq!(link.poll_timeout().map(Time::as_nanos), Some(10_000_000));
     assert!(link.poll_departure(Time::from_nanos(10_999_999)).is_none());

@@ -27,8 +27,33 @@ pub struct Framed<P> {
     filler: Filler<P>,
     /// A frame that did not fit into its tick, with its size in symbols.
     pending: Option<(Frame<P>, &'static crate::modcod::S2)>,
-    leaving: VecDeque<(Time, Entry<P>, Option<Cause>)>,
+    leaving: Leaving<P>,
     wake: Option<Time>,
+}
+
+/// Packets whose last byte is on its way out, in order.
+#[derive(Debug)]
+struct Leaving<P> {
+    packets: VecDeque<(Time, Entry<P>, Option<Cause>)>,
+    /// Those of them that are to come out.
+    ours: usize,
+}
+
+impl<P: Packet> Leaving<P> {
+    fn push(&mut self, at: Time, entry: Entry<P>, fate: Option<Cause>) {
+        self.ours += usize::from(entry.is_ours());
+        self.packets.push_back((at, entry, fate));
+    }
+
+    fn next(&self) -> Option<Time> {
+        self.packets.front().map(|(at, ..)| *at)
+    }
+
+    fn pop(&mut self) -> Option<Sent<P>> {
+        let (_, entry, fate) = self.packets.pop_front()?;
+        self.ours -= usize::from(entry.is_ours());
+        Some(Sent { entry, fate })
+    }
 }
 
 #[derive(Debug)]
@@ -53,13 +78,16 @@ impl<P: Packet> Framed<P> {
             access,
             filler: Filler::new(encapsulation),
             pending: None,
-            leaving: VecDeque::new(),
+            leaving: Leaving {
+                packets: VecDeque::new(),
+                ours: 0,
+            },
             wake: None,
         }
     }
 
     pub(crate) fn next(&self) -> Option<Time> {
-        let leaves = self.leaving.front().map(|(at, ..)| *at);
+        let leaves = self.leaving.next();
         match (leaves, self.wake) {
             (Some(leaves), Some(wake)) => Some(leaves.min(wake)),
             (one, other) => one.or(other),
@@ -67,10 +95,9 @@ impl<P: Packet> Framed<P> {
     }
 
     pub(crate) fn ours(&self) -> usize {
-        let leaving = self.leaving.iter().filter(|(_, entry, _)| entry.is_ours());
         self.filler.ours()
             + self.pending.as_ref().map_or(0, |(frame, _)| frame.ours())
-            + leaving.count()
+            + self.leaving.ours
     }
 
     /// Something has come into the queue.
@@ -102,13 +129,8 @@ impl<P: Packet> Framed<P> {
         impair: &mut Impairments,
         still: &Standstill,
     ) -> Option<Sent<P>> {
-        if self
-            .leaving
-            .front()
-            .is_some_and(|(leaves, ..)| *leaves <= at)
-        {
-            let (_, entry, fate) = self.leaving.pop_front()?;
-            return Some(Sent { entry, fate });
+        if self.leaving.next().is_some_and(|leaves| leaves <= at) {
+            return self.leaving.pop();
         }
         self.wake = None;
         let idle_from = match &mut self.access {
@@ -132,9 +154,8 @@ impl<P: Packet> Framed<P> {
                     }
                     let lost = faded.or_else(|| impair.frame_fate(at));
                     let leaving = &mut self.leaving;
-                    self.filler.send(burst, lost, |entry, fate| {
-                        leaving.push_back((at, entry, fate))
-                    });
+                    self.filler
+                        .send(burst, lost, |entry, fate| leaving.push(at, entry, fate));
                 }
                 at + terminal.superframe()
             }
@@ -167,9 +188,8 @@ impl<P: Packet> Framed<P> {
             .is_faded(left, modcod)
             .or_else(|| impair.frame_fate(left));
         let leaving = &mut self.leaving;
-        self.filler.send(frame, lost, |entry, fate| {
-            leaving.push_back((left, entry, fate))
-        });
+        self.filler
+            .send(frame, lost, |entry, fate| leaving.push(left, entry, fate));
         left
     }
 
@@ -202,15 +222,15 @@ impl<P: Packet> Framed<P> {
                 .is_faded(at, modcod)
                 .or_else(|| impair.frame_fate(at));
             let leaving = &mut self.leaving;
-            self.filler.send(frame, lost, |entry, fate| {
-                leaving.push_back((at, entry, fate))
-            });
+            self.filler
+                .send(frame, lost, |entry, fate| leaving.push(at, entry, fate));
         }
     }
 
     /// Gives up everything inside.
     pub(crate) fn evict(&mut self) -> Vec<Entry<P>> {
-        let mut all: Vec<_> = self.leaving.drain(..).map(|(_, entry, _)| entry).collect();
+        let leaving = std::iter::from_fn(|| self.leaving.pop());
+        let mut all: Vec<_> = leaving.map(|sent| sent.entry).collect();
         if let Some((frame, _)) = self.pending.take() {
             all.extend(frame.into_entries());
         }

@@ -83,7 +83,8 @@ impl CoDel {
             // Section 5.4: the drop rate that controlled the queue last time is
             // the best guess when that was not long ago.
             let delta = self.count.saturating_sub(self.last_count);
-            let recent = now.since(self.drop_next).as_nanos() < 16 * self.interval.as_nanos();
+            let recent =
+                now.since(self.drop_next).as_nanos() < self.interval.as_nanos().saturating_mul(16);
             self.count = if delta > 1 && recent { delta } else { 1 };
             self.drop_next = self.control_law(now);
             self.last_count = self.count;

@@ -56,13 +56,13 @@ impl Distance {
     }
 
     /// When something arrives that left at `left`.
-    pub fn arrival(&self, left: Time) -> Time {
+    pub fn arrival(&mut self, left: Time) -> Time {
         let arrival = match &self.model {
             Model::Constant(delay) => left + delay.span(),
             Model::Trace(trace) => left + trace.at(left).span(),
             Model::Relay(relay) => relay.arrival(left),
         };
-        match &self.reconfiguration {
+        match &mut self.reconfiguration {
             Some(reconfiguration) => arrival + reconfiguration.extra_delay(left),
             None => arrival,
         }

@@ -3,8 +3,8 @@
 use bentpipe_units::{Bytes, OneWayDelay, Probability, Rate, Span};
 use serde::{Deserialize, Serialize};
 
-use super::files::Problem;
-use super::{DirectionSpec, LossSpec};
+use super::files::{Files, Problem};
+use super::{DelaySpec, DirectionSpec, LossSpec, ScenarioError};
 
 /// A time in which nothing comes through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,19 +94,54 @@ pub struct Cross {
 }
 
 /// What changes while the link runs. What is not given stays.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Change {
     /// A constant rate from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
     /// A constant delay from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<OneWayDelay>,
     /// Other losses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<LossSpec>,
     /// `true`: everything is lost from now on; `false`: no longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outage: Option<bool>,
     /// Another link altogether takes over. What waits for the old one is lost,
     /// what is on the air still arrives.
+    #[serde(skip)]
     pub link: Option<Box<DirectionSpec>>,
+}
+
+impl Change {
+    /// Parses and checks a change, written like an element of `change` without
+    /// its moment: `rate = "5 Mbit/s"`.
+    pub fn parse(text: &str) -> Result<Self, ScenarioError> {
+        let change: Self = toml::from_str(text)?;
+        let mut planned = Scheduled {
+            at: Span::ZERO,
+            rate: change.rate,
+            delay: change.delay,
+            loss: change.loss,
+            outage: change.outage,
+            link: None,
+        };
+        let resolved = planned.resolve(
+            "change",
+            &mut Files(&mut |name| Err(format!("{name} cannot be read here; write the trace out"))),
+        );
+        match resolved {
+            Ok(()) => Ok(planned.change()),
+            Err(problem) => Err(ScenarioError::Value {
+                field: problem.field,
+                line: None,
+                value: problem.value,
+                why: problem.why,
+            }),
+        }
+    }
 }
 
 /// A change that the scenario plans.
@@ -259,15 +294,21 @@ impl Cross {
 }
 
 impl Scheduled {
-    pub(crate) fn check(&self, field: &str) -> Result<(), Problem> {
-        match self.rate {
-            Some(rate) if rate.bits_per_second() == 0 => wrong(
+    pub(crate) fn resolve(&mut self, field: &str, files: &mut Files<'_>) -> Result<(), Problem> {
+        if let Some(rate) = self.rate.filter(|rate| rate.bits_per_second() == 0) {
+            return wrong(
                 &format!("{field}.rate"),
                 rate,
                 "a link that sends nothing; for a pause use outages = [{ from, for, packets = \"wait\" }]",
-            ),
-            _ => Ok(()),
+            );
         }
+        if let Some(delay) = self.delay {
+            DelaySpec::Constant(delay).resolve(&format!("{field}.delay"), files)?;
+        }
+        if let Some(loss) = &mut self.loss {
+            loss.resolve(&format!("{field}.loss"), files)?;
+        }
+        Ok(())
     }
 }
 

@@ -98,7 +98,11 @@ pub struct DirectionSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cross: Vec<Cross>,
     /// What changes while it runs. The scenario's `[[switch]]`es are added to it.
-    #[serde(default, skip_serializing_if = "none_is_written")]
+    #[serde(
+        default,
+        skip_serializing_if = "none_is_written",
+        serialize_with = "written"
+    )]
     pub change: Vec<Scheduled>,
 }
 
@@ -311,10 +315,7 @@ impl DirectionSpec {
         let mut before = Span::ZERO;
         for (number, change) in self.change.iter_mut().enumerate() {
             let field = format!("{table}.change.{number}");
-            change.check(&field)?;
-            if let Some(loss) = &mut change.loss {
-                loss.resolve(&format!("{field}.loss"), files)?;
-            }
+            change.resolve(&field, files)?;
             if change.at < before {
                 return Err(Problem::new(
                     format!("{field}.at"),
@@ -362,6 +363,10 @@ impl DirectionSpec {
 
 fn is_never(chance: &Probability) -> bool {
     *chance == Probability::ZERO
+}
+
+fn written<S: serde::Serializer>(changes: &[Scheduled], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(changes.iter().filter(|change| change.link.is_none()))
 }
 
 /// Changes of link are written as `[[switch]]`.

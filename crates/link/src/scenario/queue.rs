@@ -272,11 +272,11 @@ impl QueueSpec {
             Self::Pie(spec) => {
                 positive("pie", "target", spec.target)?;
                 // Shorter updates only cost time; RFC 8033 has 15 ms.
-                if spec.update < Span::from_millis(1) {
+                if !(Span::from_millis(1)..=Span::from_millis(10_000)).contains(&spec.update) {
                     return wrong(
                         ".pie.update",
                         spec.update.to_string(),
-                        "shorter than 1 ms; RFC 8033 has \"15 ms\"",
+                        "not between 1 ms and 10 s; RFC 8033 has \"15 ms\"",
                     );
                 }
             }

@@ -6,6 +6,7 @@
 mod laws;
 mod standards;
 mod opensand;
+mod orbits;
 
 use std::fmt::Write;
 
@@ -31,6 +32,7 @@ pub fn claims() -> Vec<Claim> {
     let mut all = laws::claims();
     all.extend(standards::claims());
     all.extend(opensand::claims());
+    all.extend(orbits::claims());
     all
 }
 

@@ -16,11 +16,13 @@ pub(super) fn claims() -> Vec<Claim> {
     all
 }
 
-/// 2,000 packets at once on a link that takes 1 ms for each. The packet that is
-/// taken out at n ms has waited n ms. At 5 ms the target is passed, so
-/// `first_above_time` = 105 ms: the first drop. `drop_next` is then 105 + 100 = 205,
-/// 100 / sqrt(2) after that 275.7, 100 / sqrt(3) after that 333.4, and so on; a drop
-/// happens when the next packet is taken out, at a whole millisecond.
+/// CoDel's drops where they can be counted on fingers.
+///
+/// 2,000 packets come at once on a link that takes 1 ms for each, so the packet
+/// taken out at n ms has waited n ms. At 5 ms the target is passed and
+/// `first_above_time` becomes 105 ms: the first drop. Then `drop_next` becomes
+/// 105 plus 100 = 205, plus 100 / sqrt(2) = 275.7, plus 100 / sqrt(3) = 333.4, and
+/// so on. A drop happens when the next packet is taken out, at a whole millisecond.
 fn codel() -> Claim {
     let by_hand = [105, 205, 276, 334, 384, 429, 469, 507, 543, 576];
     let mut link = Direction::new(
