@@ -42,7 +42,7 @@ unit: setup ## the tests of the crates and of the lab
 	$(PYTHON) -m pytest -q -c lab/pyproject.toml lab/tests
 
 e2e: setup build ## real programs through a real tunnel, in network namespaces
-	@$(NETADMIN) --or-skip $(PYTHON) -m pytest -c lab/pyproject.toml --rootdir e2e e2e
+	@$(NETADMIN) --or-skip $(PYTHON) -m pytest -c lab/pyproject.toml --rootdir e2e -n 4 --dist loadscope e2e
 
 fmt: setup ## format everything
 	cargo fmt --all

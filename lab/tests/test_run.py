@@ -11,7 +11,7 @@ def test_workloads_take_turns() -> None:
 
 def test_the_demos_plan() -> None:
     tasks = demo.plan(Path("out"), demo.COUNTS)
-    assert [task.name for task in tasks] == ["geo-direct", "geo-bentpipe", "leo-direct", "leo-bentpipe"]
+    assert [task.name for task in tasks] == ["geo-direct", "geo-bentpipe", "leo-bentpipe", "leo-direct"]
     for task in tasks:
         assert task.scenario.is_file()
         assert set(task.counts) == set(measure.WORKLOADS)

@@ -11,6 +11,7 @@ from matplotlib.ticker import FuncFormatter, MultipleLocator
 
 from bentpipe_lab.sample import Sample
 from bentpipe_lab.stats import Row
+from bentpipe_lab.system import SYSTEMS
 from bentpipe_lab.tables import seconds
 
 INK, MUTED, FAINT = "#1d2733", "#66727f", "#e3e8ed"
@@ -41,7 +42,9 @@ mpl.rcParams.update(
 
 def bytes_over_time(samples: Iterable[Sample], bounds: Mapping[str, float], sizes: Mapping[str, int]) -> str:
     """One panel per download: every run's curve, and the moment before which no run can be complete."""
-    samples = [sample for sample in samples if sample.outcome.curve]
+    samples = sorted(
+        (each for each in samples if each.outcome.curve), key=lambda each: list(SYSTEMS).index(each.system)
+    )
     figure = Figure(figsize=(10, 3.7), layout="constrained")
     for axes, (workload, size) in zip(figure.subplots(1, len(sizes), squeeze=False)[0], sizes.items(), strict=True):
         unit = size / 4
@@ -121,7 +124,9 @@ def _median_runs(samples: Iterable[Sample], workload: str) -> list[Sample]:
         if sample.workload == workload and sample.outcome.seconds is not None:
             by_system.setdefault(sample.system, []).append(sample)
     return [
-        sorted(runs, key=lambda run: run.outcome.seconds or 0.0)[(len(runs) - 1) // 2] for runs in by_system.values()
+        sorted(by_system[system], key=lambda run: run.outcome.seconds or 0.0)[(len(by_system[system]) - 1) // 2]
+        for system in SYSTEMS
+        if system in by_system
     ]
 
 

@@ -69,8 +69,6 @@ def clean_leftovers() -> list[str]:
     """Remove the namespaces of runs whose owner died without cleaning up; return their names."""
     removed: list[str] = []
     for path in sorted(STATE.glob("*.lock")) if STATE.is_dir() else []:
-        if path == _CONTROL_LOCK:
-            continue
         with path.open("r") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -88,26 +86,32 @@ def namespaces_of(run: str) -> set[str]:
     return {name for name in netns.existing() if name.startswith(f"{run}-")}
 
 
-_CONTROL_LOCK = STATE / "congestion-control.lock"
-
-
 @contextmanager
 def allowed_congestion_control(name: str) -> Iterator[str | None]:
     """Have the host allow a TCP congestion controller inside namespaces, for as long as this lasts.
 
     Namespaces may only choose what the host's net.ipv4.tcp_allowed_congestion_control lists. Yields a
-    sentence for the person at the terminal when the list was changed or could not be. Several runs may hold
-    it at once; the last one restores the list.
+    sentence for the person at the terminal when the list was changed or could not be. Several runs may need
+    it at once: each holds a shared lock on the note of how the list was, and the last one restores it.
     """
     STATE.mkdir(parents=True, exist_ok=True)
-    with _CONTROL_LOCK.open("a+") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        said = _allow(name, lock.fileno())
-        fcntl.flock(lock, fcntl.LOCK_SH)
+    with (STATE / "congestion-control").open("a+") as note:
+        with _changing_the_list():
+            said = _allow(name, note.fileno())
+            fcntl.flock(note, fcntl.LOCK_SH)
         try:
             yield said
         finally:
-            _restore(lock.fileno())
+            with _changing_the_list():
+                _restore(note.fileno())
+
+
+@contextmanager
+def _changing_the_list() -> Iterator[None]:
+    """One run at a time, for a moment."""
+    with (STATE / "congestion-control.change").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _allow(name: str, note: int) -> str | None:

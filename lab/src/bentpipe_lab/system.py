@@ -116,10 +116,7 @@ def start_terminal(path: Topology, config: Path) -> Process:
 
 def gateway_toml(transport: Transport, allow: Sequence[str] = LISTED) -> str:
     """The gateway's configuration."""
-    return (
-        f'listen = "0.0.0.0:{GATEWAY_PORT}"\n\n'
-        f"[egress]\nallow = {json.dumps(list(allow))}\n\n{transport.table()}"
-    )
+    return f'listen = "0.0.0.0:{GATEWAY_PORT}"\n\n[egress]\nallow = {json.dumps(list(allow))}\n\n{transport.table()}'
 
 
 def terminal_toml(transport: Transport) -> str:

@@ -2,37 +2,40 @@
 
 from collections.abc import Sequence
 
+from rich import box
 from rich.table import Table
 
 from bentpipe_lab.budgets import Finding
+from bentpipe_lab.link import Link
 from bentpipe_lab.stats import Row
+from bentpipe_lab.system import SYSTEMS
 
 VERDICT_STYLE = {"within": "green", "missed": "bold red"}
 
 
-def results(title: str, rows: Sequence[Row]) -> Table:
-    """One scenario: a line per workload, direct beside bentpipe beside the physical bound."""
-    table = Table(title=title, title_justify="left", title_style="bold")
-    table.add_column("workload")
-    table.add_column("bound", justify="right")
-    systems = list(dict.fromkeys(row.system for row in rows))
-    for system in systems:
-        table.add_column(f"{system}\nmedian", justify="right")
-        table.add_column("n of N\n", justify="right")
-        table.add_column("x bound\n", justify="right")
+def results(link: Link, rows: Sequence[Row]) -> Table:
+    """One scenario: a line per workload, direct beside bentpipe, each beside the physical bound."""
+    table = _table(
+        f"{link.name.upper()}: median (runs that ended well / all runs), and its ratio to the physical bound"
+    )
+    table.add_column("\nworkload")
+    table.add_column("\nbound", justify="right")
+    for system in SYSTEMS:
+        table.add_column(f"\n{system}", justify="right")
+        table.add_column("x\nbound", justify="right")
     table.add_column("bentpipe\n/ direct", justify="right")
     by_key = {(row.workload, row.system): row for row in rows}
     for workload in dict.fromkeys(row.workload for row in rows):
-        mine = [by_key.get((workload, system)) for system in systems]
+        mine = [by_key.get((workload, system)) for system in SYSTEMS]
         bound = next(row.bound_s for row in mine if row is not None)
         cells = [cell for row in mine for cell in _cells(row)]
-        table.add_row(workload, seconds(bound), *cells, times(_ratio(by_key, workload)))
+        table.add_row(workload, seconds(bound), *cells, _ratio_text(_ratio(by_key, workload)))
     return table
 
 
 def limits(findings: Sequence[Finding]) -> Table:
     """What bentpipe has to reach, what it reached, and whether that is within the limit."""
-    table = Table(title="limits", title_justify="left", title_style="bold")
+    table = _table("Limits")
     for name in ("scenario", "workload"):
         table.add_column(name)
     for name in ("measured", "limit"):
@@ -56,16 +59,19 @@ def seconds(value: float | None) -> str:
     return f"{value * 1e3:.0f} ms" if value < 1 else f"{value:.2f} s"
 
 
-def times(ratio: float | None) -> str:
+def times(ratio: float | None, digits: int = 2) -> str:
     """A ratio for a person."""
-    return "-" if ratio is None else f"{ratio:.2f} x"
+    return "-" if ratio is None else f"{ratio:.{digits}f} x"
 
 
-def _cells(row: Row | None) -> tuple[str, str, str]:
+def _cells(row: Row | None) -> tuple[str, str]:
     if row is None:
-        return ("-", "-", "-")
-    doubt = "" if row.certificate_valid else " [yellow](invalid)[/]"
-    return (seconds(row.median_s) + doubt, f"{row.n_ok} of {row.n_total}", times(row.ratio_to_bound))
+        return ("-", "-")
+    return (f"{seconds(row.median_s)} ({row.n_ok}/{row.n_total})", _ratio_text(row.ratio_to_bound))
+
+
+def _ratio_text(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.2f}"
 
 
 def _ratio(rows: dict[tuple[str, str], Row], workload: str) -> float | None:
@@ -73,3 +79,7 @@ def _ratio(rows: dict[tuple[str, str], Row], workload: str) -> float | None:
     if ours is None or direct is None or ours.median_s is None or direct.median_s is None:
         return None
     return ours.median_s / direct.median_s
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
