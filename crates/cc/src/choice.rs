@@ -167,13 +167,8 @@ impl Settings {
         }
     }
 
-    /// The controller, for packets of `packet` bytes.
-    pub(crate) fn build(
-        &self,
-        packet: u64,
-        window: u64,
-        memory: &PathMemory,
-    ) -> Box<dyn Controller> {
+    /// The controller, for packets of `packet` bytes, with `window` bytes to begin with.
+    pub fn build(&self, packet: u64, window: u64, memory: &PathMemory) -> Box<dyn Controller> {
         let memory = if self.resume {
             memory.clone()
         } else {

@@ -556,10 +556,12 @@ pub static BUDGETS: &[Budget] = &[
     },
     Budget {
         work: "2 MB warm, 0.1 % loss, queue 1 BDP",
-        source: RETRANSMISSION,
+        source: "Wanted: 1.10 x. Best of any retransmission: of 1392 packets the last loss is 0.42 s \
+                 after the first packet in the median, its repair arrives 2R = 1.2 s after it was \
+                 sent, 1.62 s = 1.13 x. Less needs redundancy",
         random: true,
         plan: |cc, seed| warm(cc, seed, geo(0.001, geo_bdp()), MB_2),
-        goals: &[bounded!("time", 1.10, 1.0, MB_2, 0.001)],
+        goals: &[bounded!("time", 1.13, 1.0, MB_2, 0.001)],
     },
     Budget {
         work: "2 MB warm, 1 % loss, queue 1 BDP",

@@ -143,6 +143,8 @@ impl Controller for Cubic {
             return;
         }
         match &mut self.exit {
+            // Both are for the first slow start only.
+            _ if self.threshold.is_finite() => self.window += packet.bytes as f64,
             Exit::HyStart(hystart) => {
                 self.window += packet.bytes as f64 / hystart.on_acked(packet);
                 if hystart.done() {
@@ -166,6 +168,8 @@ impl Controller for Cubic {
 
     fn on_congestion(&mut self, event: &Congestion) {
         if event.persistent {
+            // Section 4.8, as after a timeout.
+            self.threshold = (self.window * BETA).max(2.0 * self.packet);
             self.window = 2.0 * self.packet;
             self.recovery_from = None;
             self.epoch = None;
