@@ -43,9 +43,11 @@ const FORGET: f64 = 40.0;
 /// Share of the queue's error corrected per round trip. With the measurement one
 /// to two round trips old, more than about 0.4 would swing.
 const CORRECTION: f64 = 0.3;
-/// Rates tried beyond the delivered one after so many pairs of rounds without any
-/// queue. Slow at first: a queue of 25 packets is 2.5 % of a GEO pipe.
+/// What is tried beyond the delivered rate while no queue stands, step by step.
+/// Slow at first: a queue of 25 packets is 2.5 % of a GEO pipe.
 const REACH: [f64; 7] = [0.0, 0.01, 0.03, 0.08, 0.15, 0.25, 0.5];
+/// Rounds without a queue before the next step; what is tried shows after two.
+const STAY: [u32; 7] = [2, 4, 2, 2, 2, 2, 2];
 /// First rate after the packet train, as a share of what the train showed: the
 /// train saw 20 packets, the rest may belong to others.
 const FIRST: f64 = 0.75;
@@ -113,8 +115,10 @@ pub struct Satellite {
     fall: Option<Time>,
     /// Measurements of packets sent before then are of an earlier rate.
     hold_until: Time,
-    /// Pairs of rounds without a queue; index into [`REACH`].
+    /// Index into [`REACH`].
     reach: usize,
+    /// Rounds without a queue at this reach.
+    clean: u32,
     round: Round,
     /// Until when the queue is being let run dry, and when that is due next.
     drain_until: Time,
@@ -169,6 +173,7 @@ impl Satellite {
             fall: None,
             hold_until: Time::ZERO,
             reach: 0,
+            clean: 0,
             round: Round::default(),
             drain_until: Time::ZERO,
             drain_due: None,
@@ -238,8 +243,13 @@ impl Satellite {
         }
         if queued {
             self.reach = 0;
-        } else if self.round.count.is_multiple_of(2) {
-            self.reach = (self.reach + 1).min(REACH.len() - 1);
+            self.clean = 0;
+        } else {
+            self.clean += 1;
+            if self.clean >= STAY[self.reach] {
+                self.reach = (self.reach + 1).min(REACH.len() - 1);
+                self.clean = 0;
+            }
         }
         self.memory.save(Path {
             rate: self.rate,
