@@ -226,14 +226,14 @@ impl PlanFile {
         let mut settings = Settings::new(self.flow.controller);
         settings.initial_window = self.flow.initial_window;
         settings.initial_rtt = self.flow.initial_rtt.unwrap_or(self.link.satellite_rtt());
-        settings.expected_rate = Some(self.link.forward.rate);
+        settings.expected_rate = Some(self.link.forward.rate.ceiling());
         let mut transport = Transport::new(settings);
-        let other = self.r#move.as_ref().map(|to| to.link.forward.rate);
-        transport.rate = self
-            .link
-            .forward
-            .rate
-            .max(other.unwrap_or(self.link.forward.rate));
+        let other = self
+            .r#move
+            .as_ref()
+            .map(|to| to.link.forward.rate.ceiling());
+        let rate = self.link.forward.rate.ceiling();
+        transport.rate = rate.max(other.unwrap_or(rate));
         transport.ack_after = self.flow.ack_after;
         let transfers = match self.flow.warm {
             None => vec![Transfer::now(self.flow.bytes)],

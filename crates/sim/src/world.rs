@@ -264,7 +264,11 @@ impl<'a> World<'a> {
     }
 
     fn set_rate(&mut self, edge: usize, rate: bentpipe_units::Rate) {
-        self.edges[edge].direction.set_rate(self.now, rate);
+        let change = bentpipe_link::scenario::Change {
+            rate: Some(rate),
+            ..Default::default()
+        };
+        self.edges[edge].direction.apply(self.now, &change);
         self.edges[edge].rate = rate;
         self.schedule_edge(edge);
     }
