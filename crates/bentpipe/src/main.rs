@@ -3,6 +3,7 @@
 mod failure;
 mod link;
 mod emulate;
+mod sim;
 mod terminal;
 mod gateway;
 mod config;
@@ -27,6 +28,7 @@ enum Command {
     #[command(subcommand)]
     Link(link::Command),
     Emulate(Box<emulate::Command>),
+    Sim(sim::Command),
     Terminal(terminal::Command),
     Gateway(gateway::Command),
     Doctor(doctor::Command),
@@ -47,6 +49,7 @@ fn main() -> std::process::ExitCode {
     let result = match Cli::parse().command {
         Command::Link(command) => link::run(command),
         Command::Emulate(command) => emulate::run(&command),
+        Command::Sim(command) => sim::run(command),
         Command::Terminal(command) => terminal::run(command),
         Command::Gateway(command) => gateway::run(command),
         Command::Doctor(command) => doctor::run(&command),

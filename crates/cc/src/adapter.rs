@@ -1,0 +1,161 @@
+//! Our controllers behind the QUIC library's trait. Nothing else names it.
+//!
+//! What the library does that the controllers need not know: its round-trip
+//! estimate is updated after the acknowledgements are told; it counts time in
+//! [`Instant`]s; its metrics type can only be built from the default; packets of
+//! all packet number spaces are told alike.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bentpipe_units::{Span, Time};
+use noq_proto::RttEstimator;
+use noq_proto::congestion::{self, ControllerFactory, ControllerMetrics};
+
+use crate::resume::PathMemory;
+use crate::{Acked, AcksDone, Choice, Congestion, Controller, Lost, Sent, Settings};
+
+/// Makes the controllers of one endpoint's connections.
+#[derive(Debug, Clone)]
+pub struct Factory {
+    settings: Settings,
+    memory: PathMemory,
+}
+
+impl Factory {
+    /// Controllers by `settings`; connections to one peer share `memory`.
+    pub fn new(settings: Settings, memory: PathMemory) -> Self {
+        Self { settings, memory }
+    }
+}
+
+impl ControllerFactory for Factory {
+    fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Box<dyn congestion::Controller> {
+        let window = u64::from(self.settings.initial_window) * u64::from(mtu);
+        if self.settings.controller == Choice::LibraryBbr3 {
+            let mut config = congestion::Bbr3Config::default();
+            config.initial_window(window);
+            return Arc::new(config).build(now, mtu);
+        }
+        Box::new(Adapted {
+            controller: self.settings.build(u64::from(mtu), window, &self.memory),
+            began: now,
+            initial_window: window,
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Adapted {
+    controller: Box<dyn Controller>,
+    began: Instant,
+    initial_window: u64,
+}
+
+impl Adapted {
+    fn time(&self, at: Instant) -> Time {
+        Time::ZERO + span(at.saturating_duration_since(self.began))
+    }
+}
+
+fn span(duration: Duration) -> Span {
+    Span::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
+impl congestion::Controller for Adapted {
+    fn on_packet_sent(&mut self, now: Instant, bytes: u16, _number: u64) {
+        let now = self.time(now);
+        let bytes = u64::from(bytes);
+        self.controller.on_sent(Sent { now, bytes });
+    }
+
+    fn on_ack(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        bytes: u64,
+        _number: u64,
+        app_limited: bool,
+        rtt: &RttEstimator,
+    ) {
+        let packet = Acked {
+            now: self.time(now),
+            sent: self.time(sent),
+            bytes,
+            app_limited,
+            smoothed_rtt: span(rtt.get()),
+        };
+        self.controller.on_acked(&packet);
+    }
+
+    fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, _: Option<u64>) {
+        let now = self.time(now);
+        self.controller.on_acks_done(AcksDone {
+            now,
+            in_flight,
+            app_limited,
+        });
+    }
+
+    fn on_packet_lost(&mut self, bytes: u16, _number: u64, now: Instant) {
+        let now = self.time(now);
+        let bytes = u64::from(bytes);
+        self.controller.on_lost(Lost { now, bytes });
+    }
+
+    fn on_congestion_event(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        persistent: bool,
+        marked: bool,
+        lost: u64,
+        _largest: u64,
+    ) {
+        let event = Congestion {
+            now: self.time(now),
+            sent: self.time(sent),
+            persistent,
+            marked,
+            lost,
+        };
+        self.controller.on_congestion(&event);
+    }
+
+    fn on_spurious_congestion_event(&mut self) {
+        self.controller.on_spurious_congestion();
+    }
+
+    fn on_mtu_update(&mut self, mtu: u16) {
+        self.controller.on_packet_size(u64::from(mtu));
+    }
+
+    fn window(&self) -> u64 {
+        self.controller.window()
+    }
+
+    fn metrics(&self) -> ControllerMetrics {
+        let mut metrics = ControllerMetrics::default();
+        metrics.congestion_window = self.controller.window();
+        metrics.ssthresh = self.controller.slow_start_threshold();
+        metrics.pacing_rate = self.controller.pacing_rate();
+        metrics
+    }
+
+    fn clone_box(&self) -> Box<dyn congestion::Controller> {
+        Box::new(Self {
+            controller: self.controller.clone_box(),
+            began: self.began,
+            initial_window: self.initial_window,
+        })
+    }
+
+    fn initial_window(&self) -> u64 {
+        self.initial_window
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}

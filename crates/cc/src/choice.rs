@@ -1,0 +1,218 @@
+//! Which controller, with which parameters.
+
+use std::fmt;
+use std::str::FromStr;
+
+use bentpipe_units::{Rate, Span};
+
+use crate::resume::PathMemory;
+use crate::resume::layer::CarefulResume;
+use crate::{Controller, cubic, fixed, hybla, newreno, satellite};
+
+/// A controller by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Choice {
+    /// Ours, for satellites: see [`satellite`].
+    Satellite,
+    /// RFC 9002, section 7.
+    NewReno,
+    /// RFC 9438, slow start left by HyStart++ (RFC 9406).
+    Cubic,
+    /// RFC 9438, slow start left by SEARCH (draft-chung-ccwg-search).
+    CubicSearch,
+    /// TCP Hybla, bounded and paced.
+    Hybla,
+    /// A contracted rate.
+    Fixed,
+    /// The QUIC library's own BBRv3 (draft-ietf-ccwg-bbr); draws random numbers of its own.
+    LibraryBbr3,
+}
+
+impl Choice {
+    /// Every controller.
+    pub const ALL: [Self; 7] = [
+        Self::Satellite,
+        Self::NewReno,
+        Self::Cubic,
+        Self::CubicSearch,
+        Self::Hybla,
+        Self::Fixed,
+        Self::LibraryBbr3,
+    ];
+
+    /// Its name in configuration, records and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Satellite => "satellite",
+            Self::NewReno => "newreno",
+            Self::Cubic => "cubic",
+            Self::CubicSearch => "cubic-search",
+            Self::Hybla => "hybla",
+            Self::Fixed => "fixed",
+            Self::LibraryBbr3 => "bbr3",
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.pad(self.name())
+    }
+}
+
+impl FromStr for Choice {
+    type Err = ChoiceError;
+    fn from_str(name: &str) -> Result<Self, ChoiceError> {
+        Self::ALL
+            .into_iter()
+            .find(|choice| choice.name() == name)
+            .ok_or_else(|| ChoiceError::Unknown(name.to_owned()))
+    }
+}
+
+impl serde::Serialize for Choice {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Choice {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+/// Why there is no such controller.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ChoiceError {
+    /// No controller has this name.
+    #[error(
+        "controller {0:?} is unknown; there are satellite, newreno, cubic, cubic-search, hybla, fixed and bbr3"
+    )]
+    Unknown(String),
+    /// A parameter is missing or out of its range.
+    #[error("controller {controller}: {parameter} = {value} is out of its range, {range}")]
+    Range {
+        /// Whose.
+        controller: Choice,
+        /// Which.
+        parameter: &'static str,
+        /// What was given.
+        value: String,
+        /// What would be right.
+        range: &'static str,
+    },
+}
+
+/// All that a controller is told before it begins.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Which one.
+    pub controller: Choice,
+    /// Full packets that may leave before the first acknowledgement.
+    pub initial_window: u32,
+    /// Round-trip time until it is measured.
+    pub initial_rtt: Span,
+    /// What this end may send, where it is known: the `fixed` controller's rate, and
+    /// an upper bound for Hybla's start.
+    pub expected_rate: Option<Rate>,
+    /// Whether a connection starts from what the one before it learnt (RFC 9959).
+    pub resume: bool,
+}
+
+impl Settings {
+    /// `controller` with a window of 32 packets and a GEO round trip to begin with.
+    pub fn new(controller: Choice) -> Self {
+        Self {
+            controller,
+            initial_window: 32,
+            initial_rtt: Span::from_millis(600),
+            expected_rate: None,
+            resume: true,
+        }
+    }
+
+    /// Checks each parameter against its range.
+    pub fn check(&self) -> Result<(), ChoiceError> {
+        let range = |parameter, value: &dyn fmt::Display, range| {
+            Err(ChoiceError::Range {
+                controller: self.controller,
+                parameter,
+                value: value.to_string(),
+                range,
+            })
+        };
+        if !(2..=1000).contains(&self.initial_window) {
+            return range(
+                "initial_window",
+                &format!("{} packets", self.initial_window),
+                "2 to 1000 packets",
+            );
+        }
+        if !(1_000_000..=10_000_000_000).contains(&self.initial_rtt.as_nanos()) {
+            return range("initial_rtt", &self.initial_rtt, "1 ms to 10 s");
+        }
+        match self.expected_rate {
+            None if self.controller == Choice::Fixed => range(
+                "expected_rate",
+                &"nothing",
+                "8 kbit/s to 100 Gbit/s; this controller is that rate",
+            ),
+            Some(rate) if !(8_000..=100_000_000_000).contains(&rate.bits_per_second()) => {
+                range("expected_rate", &rate, "8 kbit/s to 100 Gbit/s")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The controller, for packets of `packet` bytes, with `window` bytes to begin with.
+    pub fn build(&self, packet: u64, window: u64, memory: &PathMemory) -> Box<dyn Controller> {
+        let memory = if self.resume {
+            memory.clone()
+        } else {
+            PathMemory::default()
+        };
+        let resumed = |controller: Box<dyn Controller>| -> Box<dyn Controller> {
+            Box::new(CarefulResume::new(
+                controller,
+                packet,
+                window,
+                memory.clone(),
+            ))
+        };
+        let expected = self.expected_rate.map(|rate| rate.bits_per_second() / 8);
+        match self.controller {
+            Choice::Satellite | Choice::LibraryBbr3 => Box::new(satellite::Satellite::new(
+                packet,
+                window,
+                self.initial_rtt,
+                memory,
+            )),
+            Choice::NewReno => resumed(Box::new(newreno::NewReno::new(packet, window))),
+            Choice::Cubic => resumed(Box::new(cubic::Cubic::new(
+                packet,
+                window,
+                cubic::Exit::hystart(),
+            ))),
+            Choice::CubicSearch => resumed(Box::new(cubic::Cubic::new(
+                packet,
+                window,
+                cubic::Exit::search(),
+            ))),
+            Choice::Hybla => Box::new(hybla::Hybla::new(
+                packet,
+                window,
+                self.initial_rtt,
+                expected,
+            )),
+            Choice::Fixed => Box::new(fixed::Fixed::new(
+                packet,
+                window,
+                self.initial_rtt,
+                expected.unwrap_or(1_000),
+            )),
+        }
+    }
+}

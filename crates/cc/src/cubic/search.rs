@@ -1,0 +1,109 @@
+//! SEARCH (draft-chung-ccwg-search): leave slow start when less is delivered than
+//! was sent one round trip before.
+
+use std::collections::VecDeque;
+
+use bentpipe_units::{Span, Time};
+
+use crate::Acked;
+
+/// The window is 3.5 initial round trips, in ten bins.
+const WINDOW_FACTOR: f64 = 3.5;
+const BINS: usize = 10;
+/// Bins kept beyond the window: the round trip may grow by so much.
+const EXTRA_BINS: usize = 15;
+/// Leave when a share of this is missing.
+const THRESH: f64 = 0.26;
+
+/// Acknowledged and sent bytes at each bin's end.
+#[derive(Debug, Clone, Default)]
+pub struct Search {
+    bin: Option<f64>,
+    start: Time,
+    /// Cumulative, newest last.
+    acked_at: VecDeque<f64>,
+    sent_at: VecDeque<f64>,
+    acked: f64,
+    sent: f64,
+    done: bool,
+}
+
+impl Search {
+    /// Whether slow start is over.
+    pub(super) fn done(&self) -> bool {
+        self.done
+    }
+
+    pub(super) fn on_sent(&mut self, now: Time, bytes: u64) {
+        let _ = now;
+        self.sent += bytes as f64;
+    }
+
+    pub(super) fn on_acked(&mut self, packet: &Acked) {
+        let rtt = packet.rtt();
+        let bin = *self.bin.get_or_insert_with(|| {
+            self.start = packet.now;
+            rtt.as_secs_f64() * WINDOW_FACTOR / BINS as f64
+        });
+        let passed = packet.now.since(self.start).as_secs_f64();
+        if passed >= bin {
+            let skipped = passed / bin;
+            if skipped > BINS as f64 {
+                // Nothing came for a whole window: begin again.
+                self.acked_at.clear();
+                self.sent_at.clear();
+            }
+            let mut left = passed;
+            while left >= bin {
+                left -= bin;
+                self.acked_at.push_back(self.acked);
+                self.sent_at.push_back(self.sent);
+            }
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "less than a bin"
+            )]
+            let back = Span::from_nanos((left * 1e9) as u64);
+            self.start = Time::from_nanos(packet.now.as_nanos() - back.as_nanos());
+            while self.acked_at.len() > BINS + 1 {
+                self.acked_at.pop_front();
+            }
+            while self.sent_at.len() > BINS + EXTRA_BINS + 1 {
+                self.sent_at.pop_front();
+            }
+            self.check(rtt.as_secs_f64() / bin);
+        }
+        self.acked += packet.bytes as f64;
+    }
+
+    /// Compares what arrived in the window with what was sent in the window one round
+    /// trip of `back` bins earlier, interpolating between bins.
+    fn check(&mut self, back: f64) {
+        if self.acked_at.len() <= BINS {
+            return;
+        }
+        let newest = self.acked_at.len() - 1;
+        let arrived = self.acked_at[newest] - self.acked_at[newest - BINS];
+        let sent = |bins_ago: f64| {
+            let last = (self.sent_at.len() - 1) as f64;
+            let at = last - bins_ago;
+            if at < 0.0 {
+                return None;
+            }
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "an index"
+            )]
+            let low = at.floor() as usize;
+            let high = (low + 1).min(self.sent_at.len() - 1);
+            let part = at - at.floor();
+            Some(self.sent_at[low] * (1.0 - part) + self.sent_at[high] * part)
+        };
+        if let (Some(until), Some(from)) = (sent(back), sent(back + BINS as f64)) {
+            let before = until - from;
+            self.done |= before > 0.0 && (before - arrived) / before >= THRESH;
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! How fast the path delivers: the slope of delivered bytes over the moments of
+//! the acknowledgements.
+//!
+//! From acknowledgement to acknowledgement the slope does not depend on how many
+//! packets each one covers, nor on when the packets were sent. Stretches in which
+//! the sender had too little to send say nothing about the path and are left out.
+
+use std::collections::VecDeque;
+
+use bentpipe_units::{Span, Time};
+
+/// Delivered bytes over time.
+#[derive(Debug, Clone, Default)]
+pub struct AckClock {
+    points: VecDeque<(Time, u64)>,
+    delivered: u64,
+    in_flight: u64,
+    /// Acknowledgements until then are of packets that left while the sender had too little.
+    limited_until: Time,
+}
+
+/// No slope is asked for over more than this.
+const LONGEST: Span = Span::from_millis(5_000);
+
+impl AckClock {
+    /// Bytes sent and neither delivered nor given up.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// A packet leaves.
+    pub fn on_sent(&mut self, bytes: u64) {
+        if self.in_flight == 0 {
+            self.points.clear();
+        }
+        self.in_flight += bytes;
+    }
+
+    /// A packet has arrived.
+    pub fn on_acked(&mut self, bytes: u64) {
+        self.delivered += bytes;
+        self.in_flight = self.in_flight.saturating_sub(bytes);
+    }
+
+    /// A packet was given up. `served` says whether the link carried it all the
+    /// same: a packet lost on the air has used the transmitter, one that found
+    /// the queue full has not.
+    pub fn on_lost(&mut self, bytes: u64, served: bool) {
+        self.in_flight = self.in_flight.saturating_sub(bytes);
+        if served {
+            self.delivered += bytes;
+        }
+    }
+
+    /// The acknowledgements of one frame are complete.
+    pub fn on_acks_done(&mut self, now: Time, app_limited: bool, rtt: Span) {
+        if app_limited {
+            self.limited_until = now + rtt;
+        }
+        if now < self.limited_until {
+            self.points.clear();
+            return;
+        }
+        while self
+            .points
+            .front()
+            .is_some_and(|(at, _)| now.since(*at) > LONGEST)
+        {
+            self.points.pop_front();
+        }
+        self.points.push_back((now, self.delivered));
+    }
+
+    /// Forgets the past: it was another path, or another rate.
+    pub fn restart(&mut self) {
+        self.points.clear();
+    }
+
+    /// Bytes per second over the last `window`, a little more when no acknowledgement
+    /// came just then. `None` when the clock has not run that long.
+    pub fn rate(&self, window: Span) -> Option<f64> {
+        let (now, delivered) = *self.points.back()?;
+        let at = self
+            .points
+            .partition_point(|(at, _)| now.since(*at) >= window);
+        let (from, before) = *self.points.get(at.checked_sub(1)?)?;
+        let over = now.since(from).as_secs_f64();
+        (over > 0.0).then(|| (delivered - before) as f64 / over)
+    }
+}

@@ -1,0 +1,226 @@
+//! The phases of Careful Resume (RFC 9959, section 4) around another controller.
+
+use bentpipe_units::Time;
+
+use super::{Path, PathMemory};
+use crate::{Acked, AcksDone, Congestion, Controller, Lost, Sent};
+
+/// Section 4.3: the jump is at most half of what was saved.
+const JUMP: f64 = 0.5;
+/// Section 4.4: the share of what arrived that is left after a safe retreat.
+const RETREAT: f64 = 0.5;
+/// Section 3.1: what is less than this many initial windows is not worth saving.
+const WORTH: u64 = 4;
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Phase {
+    /// Section 4.2: is it the same path?
+    Reconnaissance,
+    /// Section 4.3: the jump is out, nothing of it has come back.
+    Unvalidated { since: Time, window: u64 },
+    /// Section 4.3.1: it comes back.
+    Validating { until: Time, window: u64 },
+    /// Section 4.4: it was too much.
+    Retreat { until: Time, window: u64 },
+    /// The controller inside alone.
+    Normal,
+}
+
+/// A controller that starts where an earlier connection ended.
+#[derive(Debug)]
+pub struct CarefulResume {
+    inner: Box<dyn Controller>,
+    memory: PathMemory,
+    phase: Phase,
+    initial_window: u64,
+    packet: u64,
+    /// PipeSize: bytes known to have been carried since the jump.
+    pipe: u64,
+    last_sent: Time,
+    rtt: f64,
+    /// A round's delivered bytes, to save.
+    round: (Time, u64),
+    least_rtt: Option<bentpipe_units::Span>,
+}
+
+impl CarefulResume {
+    /// Puts `inner` in the layer.
+    pub fn new(
+        inner: Box<dyn Controller>,
+        packet: u64,
+        initial_window: u64,
+        memory: PathMemory,
+    ) -> Self {
+        let phase = if memory.get().is_some() {
+            Phase::Reconnaissance
+        } else {
+            Phase::Normal
+        };
+        Self {
+            inner,
+            memory,
+            phase,
+            initial_window,
+            packet,
+            pipe: 0,
+            last_sent: Time::ZERO,
+            rtt: 0.0,
+            round: (Time::ZERO, 0),
+            least_rtt: None,
+        }
+    }
+
+    /// Section 3.1: saves the bytes acknowledged in a round trip.
+    fn save(&mut self, packet: &Acked) {
+        self.round.1 += packet.bytes;
+        let rtt = packet.rtt();
+        self.least_rtt = Some(self.least_rtt.map_or(rtt, |least| least.min(rtt)));
+        if packet.sent < self.round.0 {
+            return;
+        }
+        let (from, bytes) = std::mem::replace(&mut self.round, (packet.now, 0));
+        let over = packet.now.since(from).as_secs_f64();
+        if self.phase == Phase::Normal
+            && !packet.app_limited
+            && bytes >= WORTH * self.initial_window
+            && over > 0.0
+            && from > Time::ZERO
+            && let Some(least) = self.least_rtt
+        {
+            self.memory.save(Path {
+                rate: bytes as f64 / over,
+                rtt: least,
+            });
+        }
+    }
+}
+
+impl Controller for CarefulResume {
+    fn on_sent(&mut self, packet: Sent) {
+        self.last_sent = packet.now;
+        self.inner.on_sent(packet);
+    }
+
+    fn on_acked(&mut self, packet: &Acked) {
+        self.rtt = packet.rtt().as_secs_f64();
+        if self.phase == Phase::Reconnaissance {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a window"
+            )]
+            match self.memory.get().filter(|path| path.fits(packet.rtt())) {
+                Some(path) => {
+                    let window = (path.window() * JUMP) as u64;
+                    self.phase = Phase::Unvalidated {
+                        since: packet.now,
+                        window,
+                    };
+                    self.pipe = 0;
+                }
+                None => self.phase = Phase::Normal,
+            }
+        }
+        match self.phase {
+            Phase::Unvalidated { since, window } if packet.sent > since => {
+                // The first of the jump has arrived: what is in flight is the window.
+                self.phase = Phase::Validating {
+                    until: self.last_sent,
+                    window,
+                };
+                self.pipe += packet.bytes;
+            }
+            Phase::Validating { until, window } => {
+                self.pipe += packet.bytes;
+                if packet.sent >= until {
+                    self.phase = Phase::Normal;
+                    self.inner.resume_at(window, None);
+                }
+            }
+            Phase::Retreat { until, window } if packet.sent >= until => {
+                // Section 4.4: on leaving, ssthresh is half of what the path carried.
+                self.phase = Phase::Normal;
+                self.inner.resume_at(window, Some(window));
+            }
+            _ => {}
+        }
+        self.save(packet);
+        self.inner.on_acked(packet);
+    }
+
+    fn on_acks_done(&mut self, end: AcksDone) {
+        self.inner.on_acks_done(end);
+    }
+
+    fn on_lost(&mut self, packet: Lost) {
+        self.inner.on_lost(packet);
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a window"
+    )]
+    fn on_congestion(&mut self, event: &Congestion) {
+        match self.phase {
+            Phase::Reconnaissance => self.phase = Phase::Normal,
+            Phase::Unvalidated { .. } | Phase::Validating { .. } => {
+                self.memory.forget();
+                let window = ((self.pipe as f64 * RETREAT) as u64).max(2 * self.packet);
+                self.phase = Phase::Retreat {
+                    until: self.last_sent,
+                    window,
+                };
+            }
+            _ => {}
+        }
+        self.inner.on_congestion(event);
+    }
+
+    fn on_spurious_congestion(&mut self) {
+        self.inner.on_spurious_congestion();
+    }
+
+    fn on_packet_size(&mut self, bytes: u64) {
+        self.packet = bytes;
+        self.inner.on_packet_size(bytes);
+    }
+
+    fn window(&self) -> u64 {
+        let inner = self.inner.window();
+        match self.phase {
+            Phase::Unvalidated { window, .. } | Phase::Validating { window, .. } => {
+                inner.max(window)
+            }
+            Phase::Retreat { window, .. } => window.max(2 * self.packet),
+            Phase::Reconnaissance | Phase::Normal => inner,
+        }
+    }
+
+    fn slow_start_threshold(&self) -> Option<u64> {
+        self.inner.slow_start_threshold()
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a rate"
+    )]
+    fn pacing_rate(&self) -> Option<u64> {
+        match self.phase {
+            // Section 4.3: all packets of the jump are paced over a round trip.
+            Phase::Unvalidated { .. } | Phase::Validating { .. } if self.rtt > 0.0 => {
+                Some((self.window() as f64 / self.rtt) as u64)
+            }
+            _ => self.inner.pacing_rate(),
+        }
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(Self {
+            inner: self.inner.clone_box(),
+            memory: self.memory.clone(),
+            ..*self
+        })
+    }
+}

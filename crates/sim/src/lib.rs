@@ -1,0 +1,29 @@
+//! Virtual time: QUIC connections over modelled links.
+//!
+//! This is the lean mode: it drives the QUIC library's sans-I/O core alone, without
+//! an async runtime, over [`bentpipe_link::Direction`]s. Nothing waits: the clock
+//! jumps to the next event.
+//!
+//! A [`Plan`] says which links there are, which flows cross them, and what each flow
+//! transfers. [`run`] carries it out and gives [`Records`]. The same plan gives the
+//! same records, byte for byte: connection IDs, keys of tokens and resets, the
+//! certificate and the endpoints' random numbers all derive from the plan's seed.
+//!
+//! - [`plan`]: what to do
+//! - `network`: links joined to a graph, and what happened to the packets in it
+//! - `node`: one end of a connection and the program behind it
+//! - `world`: the clock, and the loop
+//! - [`record`]: what came of it
+//! - [`budget`]: named goals with their physical bounds
+
+pub mod plan;
+mod identity;
+mod network;
+mod node;
+mod world;
+pub mod record;
+pub mod budget;
+
+pub use plan::{Change, FlowPlan, LinkPlan, Move, Plan, PlanError, Transfer, What};
+pub use record::Records;
+pub use world::run;

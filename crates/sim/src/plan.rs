@@ -1,0 +1,223 @@
+//! What a run does.
+
+use bentpipe_cc::{ChoiceError, Transport};
+use bentpipe_link::Scenario;
+use bentpipe_link::scenario::DirectionSpec;
+use bentpipe_units::{Bytes, Rate, Span};
+
+/// One run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Seeds everything that is drawn.
+    pub seed: u64,
+    /// The links, to be named by their place.
+    pub links: Vec<LinkPlan>,
+    /// The flows.
+    pub flows: Vec<FlowPlan>,
+    /// The run ends here at the latest.
+    pub until: Span,
+    /// How often each flow is looked at for [`crate::record::FlowSample`]s.
+    pub sample_every: Span,
+}
+
+/// One link, both directions.
+#[derive(Debug, Clone)]
+pub struct LinkPlan {
+    /// Towards the terminals.
+    pub forward: DirectionSpec,
+    /// Towards the gateways.
+    pub r#return: DirectionSpec,
+    /// What changes on the way, in the order of time.
+    pub changes: Vec<Change>,
+}
+
+impl LinkPlan {
+    /// A link that stays as it is.
+    pub fn new(forward: DirectionSpec, r#return: DirectionSpec) -> Self {
+        Self {
+            forward,
+            r#return,
+            changes: Vec::new(),
+        }
+    }
+
+    /// The satellite hop of a scenario.
+    pub fn of(scenario: &Scenario) -> Self {
+        Self::new(scenario.forward.clone(), scenario.r#return.clone())
+    }
+
+    /// Adds a change.
+    #[must_use]
+    pub fn change(mut self, at: Span, what: What) -> Self {
+        self.changes.push(Change { at, what });
+        self
+    }
+}
+
+/// A change of a link at a moment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Change {
+    /// When, since the run began.
+    pub at: Span,
+    /// What.
+    pub what: What,
+}
+
+/// What changes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum What {
+    /// The forward direction's rate.
+    ForwardRate(Rate),
+    /// The return direction's rate.
+    ReturnRate(Rate),
+    /// Nothing that enters either direction from now on arrives, for so long.
+    Blackout(Span),
+}
+
+/// One connection from a terminal to its gateway, and what is fetched over it.
+#[derive(Debug, Clone)]
+pub struct FlowPlan {
+    /// Links on the way from gateway to terminal.
+    pub path: Vec<usize>,
+    /// When the terminal connects.
+    pub start: Span,
+    /// How both ends are set up.
+    pub transport: Transport,
+    /// One after the other over the same connection.
+    pub transfers: Vec<Transfer>,
+    /// Changes of the terminal's address and way.
+    pub moves: Vec<Move>,
+    /// Flows with the same number share what they learn of the path (RFC 9959).
+    pub memory: Option<usize>,
+}
+
+impl FlowPlan {
+    /// A flow over link 0 that connects at once.
+    pub fn new(transport: Transport, transfers: Vec<Transfer>) -> Self {
+        Self {
+            path: vec![0],
+            start: Span::ZERO,
+            transport,
+            transfers,
+            moves: Vec::new(),
+            memory: None,
+        }
+    }
+}
+
+/// The terminal gets another address and another way.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Move {
+    /// When, since the run began.
+    pub at: Span,
+    /// The links from then on, gateway to terminal.
+    pub path: Vec<usize>,
+}
+
+/// Something to fetch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transfer {
+    /// Idle time before it, after the connection stands or the transfer before it is complete.
+    pub pause: Span,
+    /// And not before this moment of the run.
+    pub not_before: Span,
+    /// How much.
+    pub bytes: Bytes,
+}
+
+impl Transfer {
+    /// `bytes` right away.
+    pub fn now(bytes: Bytes) -> Self {
+        Self {
+            pause: Span::ZERO,
+            not_before: Span::ZERO,
+            bytes,
+        }
+    }
+
+    /// `bytes` after `pause`.
+    pub fn after(pause: Span, bytes: Bytes) -> Self {
+        Self {
+            pause,
+            ..Self::now(bytes)
+        }
+    }
+
+    /// `bytes` at a moment of the run, if what comes before is through by then.
+    pub fn at(not_before: Span, bytes: Bytes) -> Self {
+        Self {
+            not_before,
+            ..Self::now(bytes)
+        }
+    }
+}
+
+/// Why a plan cannot be carried out.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum PlanError {
+    /// A flow goes over a link that is not there.
+    #[error("flows[{flow}].path names link {link}, but there are {links}")]
+    NoSuchLink {
+        /// Which flow.
+        flow: usize,
+        /// Which link.
+        link: usize,
+        /// How many there are.
+        links: usize,
+    },
+    /// A flow has no way at all.
+    #[error("flows[{0}].path is empty; a flow crosses at least one link")]
+    NoPath(usize),
+    /// The run would never end.
+    #[error("until = {0}: a run ends after at least 1 ms and at most 30 days")]
+    Endless(Span),
+    /// A change to a rate at which nothing ever leaves.
+    #[error(
+        "links[{0}]: a change to a rate of zero would hold its packets for ever; use a blackout"
+    )]
+    NoRate(usize),
+    /// A controller's parameter.
+    #[error("flows[{flow}]: {error}")]
+    Controller {
+        /// Which flow.
+        flow: usize,
+        /// What is wrong.
+        error: ChoiceError,
+    },
+}
+
+const LONGEST: Span = Span::from_millis(30 * 24 * 3600 * 1000);
+
+impl Plan {
+    /// Checks that the plan can be carried out and ends.
+    pub fn check(&self) -> Result<(), PlanError> {
+        if self.until < Span::from_millis(1) || self.until > LONGEST {
+            return Err(PlanError::Endless(self.until));
+        }
+        for (index, link) in self.links.iter().enumerate() {
+            let zero = Rate::from_bits_per_second(0);
+            let stops = |change: &Change| matches!(change.what, What::ForwardRate(rate) | What::ReturnRate(rate) if rate == zero);
+            if link.changes.iter().any(stops) {
+                return Err(PlanError::NoRate(index));
+            }
+        }
+        for (flow, plan) in self.flows.iter().enumerate() {
+            if plan.path.is_empty() || plan.moves.iter().any(|to| to.path.is_empty()) {
+                return Err(PlanError::NoPath(flow));
+            }
+            let links = self.links.len();
+            let mut ways = plan
+                .path
+                .iter()
+                .chain(plan.moves.iter().flat_map(|to| &to.path));
+            if let Some(&link) = ways.find(|&&link| link >= links) {
+                return Err(PlanError::NoSuchLink { flow, link, links });
+            }
+            plan.transport
+                .settings
+                .check()
+                .map_err(|error| PlanError::Controller { flow, error })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! Virtual time: repeatable, and fast enough for sweeps; and what our controller must
+//! reach in it.
+
+use std::time::Instant;
+
+use bentpipe_cc::{Choice, Settings, Transport};
+use bentpipe_link::Scenario;
+use bentpipe_sim::record::{Records, Verdict};
+use bentpipe_sim::{FlowPlan, LinkPlan, Plan, PlanError, Transfer, budget, run};
+use bentpipe_units::{Bytes, Span};
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the QUIC library wants some instant; no result depends on it"
+)]
+fn any_base() -> Instant {
+    Instant::now()
+}
+
+fn geo(loss: &str, queue: &str) -> LinkPlan {
+    let text = format!(
+        r#"
+        name = "geo"
+        forward = {{ rate = "20 Mbit/s", delay = "300 ms", loss = "{loss}", queue = "{queue}" }}
+        return = {{ rate = "2 Mbit/s", delay = "300 ms", queue = "150 kB" }}
+        "#
+    );
+    LinkPlan::of(&Scenario::parse(&text).expect("a scenario"))
+}
+
+fn plan(controller: Choice, link: LinkPlan, flows: usize, bytes: u64) -> Plan {
+    let transport = Transport::new(Settings::new(controller));
+    let flow = FlowPlan::new(transport, vec![Transfer::now(Bytes::new(bytes))]);
+    Plan {
+        seed: 7,
+        links: vec![link],
+        flows: vec![flow; flows],
+        until: Span::from_millis(120_000),
+        sample_every: Span::from_millis(600),
+    }
+}
+
+fn records(plan: &Plan) -> Records {
+    run(plan, any_base()).expect("a plan that can be carried out")
+}
+
+#[test]
+fn the_same_plan_twice_gives_the_same_bytes() {
+    for controller in [
+        Choice::Satellite,
+        Choice::Cubic,
+        Choice::CubicSearch,
+        Choice::Hybla,
+    ] {
+        let plan = plan(controller, geo("1 %", "100 kB"), 3, 1_000_000);
+        let [one, other] = [records(&plan), records(&plan)].map(|records| records.to_jsonl());
+        assert!(one.len() > 1000);
+        assert_eq!(one, other, "{controller}");
+    }
+}
+
+#[test]
+fn what_is_asked_for_arrives_whole_with_every_controller() {
+    for controller in Choice::ALL {
+        let mut plan = plan(controller, geo("0.1 %", "1500 kB"), 1, 1_000_000);
+        plan.flows[0].transport.settings.expected_rate = Some(plan.links[0].forward.rate.ceiling());
+        let records = records(&plan);
+        assert_eq!(records.flows[0].verdict, Verdict::Ok, "{controller}");
+        assert_eq!(records.transfers[0].received, 1_000_000, "{controller}");
+        let forward = &records.links[0].packets;
+        let inside = forward.entered - forward.delivered - forward.dropped.total();
+        assert!(
+            inside < 1000,
+            "{controller}: packets are delivered, dropped or on the way"
+        );
+    }
+}
+
+/// The satellite controller's pacing rate, Mbit/s, and the queue, ms, once per round
+/// trip, from the first packet on: train, three quarters of what it showed, all of it.
+#[test]
+fn our_start_round_by_round() {
+    let records = records(&plan(Choice::Satellite, geo("0 %", "1500 kB"), 1, 10 << 20));
+    let looks: Vec<_> = (records.samples.iter().take(10))
+        .map(|look| {
+            let rate = look.pacing_bit_s.unwrap_or(0) as f64 / 1e6;
+            format!(
+                "{rate:.0}/{:.0}",
+                look.waited_most_ns.unwrap_or(0) as f64 / 1e6
+            )
+        })
+        .collect();
+    assert_eq!(
+        looks.join(" "),
+        "100/0 1/0 15/11 19/5 19/0 19/0 19/0 20/0 20/0 20/1"
+    );
+}
+
+#[test]
+fn a_plan_that_cannot_be_carried_out_is_refused() {
+    let mut endless = plan(Choice::Cubic, geo("0 %", "100 kB"), 1, 1000);
+    endless.until = Span::ZERO;
+    assert!(matches!(endless.check(), Err(PlanError::Endless(_))));
+    let mut nowhere = plan(Choice::Cubic, geo("0 %", "100 kB"), 1, 1000);
+    nowhere.flows[0].path = vec![3];
+    let error = run(&nowhere, any_base())
+        .expect_err("there is no link 3")
+        .to_string();
+    assert!(error.contains("flows[0].path names link 3"), "{error}");
+    let mut controller = plan(Choice::Fixed, geo("0 %", "100 kB"), 1, 1000);
+    controller.flows[0].transport.settings.expected_rate = None;
+    let error = controller.check().expect_err("no rate").to_string();
+    assert!(error.contains("expected_rate"), "{error}");
+}
+
+#[test]
+fn an_outage_without_end_ends_with_a_verdict() {
+    let mut plan = plan(Choice::Satellite, geo("0 %", "100 kB"), 1, 10 << 20);
+    let dark = bentpipe_sim::What::Blackout(Span::from_millis(1_000_000));
+    plan.links[0] = plan.links[0].clone().change(Span::from_millis(2_000), dark);
+    plan.until = Span::from_millis(100_000);
+    let records = records(&plan);
+    assert_ne!(records.flows[0].verdict, Verdict::Ok);
+}
+
+/// All budgets with few seeds; `bentpipe sim budgets` runs them with thirty.
+#[test]
+fn our_controller_keeps_its_budgets() {
+    let rows = budget::check(&[Choice::Satellite], 5, "", any_base(), |_, _| {});
+    let short: Vec<_> = (rows.iter())
+        // The median of five draws is no median of thirty there: the limit is the median.
+        .filter(|row| !row.kept && row.work != "2 MB warm, 0.1 % loss, queue 1 BDP")
+        .map(|row| {
+            let median = row.medians[0].1.unwrap_or(f64::NAN);
+            format!(
+                "{}: {} {median:.3} {}, limit {}",
+                row.work, row.figure, row.unit, row.limit
+            )
+        })
+        .collect();
+    assert!(short.is_empty(), "{}", short.join("\n"));
+}
