@@ -427,12 +427,12 @@ fn summarise<'a>(
             Verdict::Broken(why) => format!("broken: {why}"),
         };
         *verdicts.entry(verdict).or_insert(0) += 1;
-        let transfers = records
+        let mut transfers = records
             .transfers
             .iter()
             .filter(|transfer| transfer.flow == 0);
         if flow.verdict == Verdict::Ok {
-            seconds.extend(transfers.last().and_then(|last| last.seconds()));
+            seconds.extend(transfers.next_back().and_then(|last| last.seconds()));
         }
         let received = |flow: Option<usize>| {
             let of = |transfer: &&bentpipe_sim::record::TransferRecord| {

@@ -426,7 +426,7 @@ impl<'a> World<'a> {
                 self.schedule_edge(next);
                 continue;
             }
-            let forward = edge % 2 == 0;
+            let forward = edge.is_multiple_of(2);
             let node = 2 * datagram.flow + if forward { TERMINAL } else { GATEWAY };
             if forward {
                 let waited = datagram.waited.as_nanos();
