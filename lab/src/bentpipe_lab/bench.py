@@ -127,9 +127,9 @@ def tunnel_speed(directory: Path) -> list[Figure]:
         tunnelled = {flows: _best(path, flows, (SERVER4, IPERF_PORT), ends) for flows in FLOWS}
     for flows in FLOWS:
         ours, peer = tunnelled[flows], relayed[flows]
-        figures.append(Figure(f"tunnel throughput, {flows} flows", ours.gbit_s, "Gbit/s", PEER, peer.gbit_s))
+        figures.append(Figure(f"tunnel throughput, {_count(flows)}", ours.gbit_s, "Gbit/s", PEER, peer.gbit_s))
         figures += [
-            Figure(f"{end} CPU, {flows} flows", mine, "s/GB", PEER, theirs)
+            Figure(f"{end} CPU, {_count(flows)}", mine, "s/GB", PEER, theirs)
             for end, mine, theirs in zip(("terminal", "gateway"), ours.cpu_s_per_gb, peer.cpu_s_per_gb, strict=True)
         ]
     return figures
@@ -272,3 +272,7 @@ def _table(figures: Sequence[Figure]) -> Table:
         peer = "" if figure.peer_value is None else f"{figure.peer_value:.3g}"
         table.add_row(figure.name, f"{figure.value:.4g}", figure.unit, peer, "" if ratio is None else f"{ratio:.2f}")
     return table
+
+
+def _count(flows: int) -> str:
+    return f"{flows} flow{'s' if flows > 1 else ''}"
