@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use bentpipe_link::scenario::{DirectionSpec, Scenario};
-use bentpipe_os::emulator::{Certificate, Emulator, EmulatorError, End, Plan, Sight, certificate};
+use bentpipe_os::emulator::{
+    Certificate, Emulator, EmulatorError, End, Plan, Remote, Sight, certificate,
+};
 use bentpipe_os::namespace::{Namespace, NamespaceError};
 use bentpipe_os::tun::{self, TunError, TunSpec};
 use bentpipe_units::Span;
 use clap::Args;
 use ipnet::IpNet;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::failure::Failure;
@@ -72,6 +74,10 @@ pub struct Command {
     /// Write the certificate here, as JSON
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
+    /// On each SIGUSR1 append a certificate of the time since the last one, as a line of
+    /// JSON: so that each of many measurements over one link has its own
+    #[arg(long, value_name = "FILE")]
+    laps: Option<PathBuf>,
     /// Write down what becomes of each packet: a line of JSON that says the form, then
     /// fixed-size records for numpy.fromfile
     #[arg(long, value_name = "FILE")]
@@ -163,6 +169,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     let create =
         |path: &PathBuf| std::fs::File::create(path).map_err(|error| Failure::file(path, error));
     let certificate_file = command.certificate.as_ref().map(create).transpose()?;
+    let laps_file = command.laps.as_ref().map(create).transpose()?;
     let records_file = command.records.as_ref().map(create).transpose()?;
     let mut emulator = Emulator::create(
         &scenario.name,
@@ -176,16 +183,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     }
 
     let remote = emulator.remote();
-    let stop = remote.clone();
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot wait for signals")?;
-    std::thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || {
-            for _ in signals.forever() {
-                stop.stop();
-            }
-        })
-        .context("cannot start a thread")?;
+    obey_signals(emulator.remote(), laps_file)?;
     println!("ready: {}", scenario.name);
     std::io::stdout().flush().context("standard output")?;
 
@@ -227,6 +225,27 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Some(fault) => Err(Failure::Runtime(anyhow!(fault))),
         None => Ok(()),
     }
+}
+
+/// SIGINT and SIGTERM end the run, SIGUSR1 begins a new lap.
+fn obey_signals(remote: Remote, mut laps: Option<std::fs::File>) -> Result<(), Failure> {
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGUSR1]).context("cannot wait for signals")?;
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            for signal in signals.forever() {
+                if signal != SIGUSR1 {
+                    remote.stop();
+                } else if let (Some(file), Some(lap)) = (&mut laps, remote.lap())
+                    && let Err(error) = append_json(&lap, file)
+                {
+                    tracing::error!("the lap's certificate cannot be written: {error:#}");
+                }
+            }
+        })
+        .context("cannot start a thread")?;
+    Ok(())
 }
 
 fn plans(command: &Command, scenario: &Scenario) -> Result<Vec<Plan>, Failure> {
@@ -318,6 +337,14 @@ impl Progress {
 fn write_json(certificate: &Certificate, mut file: std::fs::File) -> anyhow::Result<()> {
     serde_json::to_writer_pretty(&mut file, certificate)?;
     writeln!(file)?;
+    Ok(())
+}
+
+fn append_json(certificate: &Certificate, file: &mut std::fs::File) -> anyhow::Result<()> {
+    let mut line = serde_json::to_vec(certificate)?;
+    line.push(b'\n');
+    // One write, so that whoever reads the file never sees half a line.
+    file.write_all(&line)?;
     Ok(())
 }
 

@@ -87,6 +87,27 @@ pub struct Counters {
     pub duplicated_bytes: u64,
 }
 
+impl Counters {
+    /// What was counted since `earlier`, an earlier state of the same counters.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            entered: self.entered - earlier.entered,
+            delivered: self.delivered - earlier.delivered,
+            dropped: Drops(std::array::from_fn(|cause| {
+                self.dropped.0[cause] - earlier.dropped.0[cause]
+            })),
+            duplicated: self.duplicated - earlier.duplicated,
+            marked: self.marked - earlier.marked,
+            corrupted: self.corrupted - earlier.corrupted,
+            reordered: self.reordered - earlier.reordered,
+            entered_bytes: self.entered_bytes - earlier.entered_bytes,
+            delivered_bytes: self.delivered_bytes - earlier.delivered_bytes,
+            dropped_bytes: self.dropped_bytes - earlier.dropped_bytes,
+            duplicated_bytes: self.duplicated_bytes - earlier.duplicated_bytes,
+        }
+    }
+}
+
 /// Drops by cause; serialises as a map from each cause's name to its count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Drops([u64; Cause::ALL.len()]);

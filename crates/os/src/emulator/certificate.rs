@@ -22,7 +22,9 @@ pub struct Certificate {
     pub limit_us: f64,
     /// Why it is not valid; empty when it is.
     pub reasons: Vec<String>,
-    /// How long the links ran.
+    /// When the time that it certifies began, since the run did.
+    pub since_s: f64,
+    /// How long the links ran in that time.
     pub duration_s: f64,
     /// What the machine granted, and how punctual it was.
     pub machine: Machine,
@@ -164,10 +166,16 @@ fn span(micros: f64) -> String {
 
 impl Certificate {
     /// The same certificate of a run that something from outside has ended.
-    pub fn spoilt(mut self, fault: String) -> Self {
+    pub fn spoilt(self, fault: String) -> Self {
+        let mut spoilt = self.doubted(fault.clone());
+        spoilt.fault = Some(fault);
+        spoilt
+    }
+
+    /// The same certificate with one more reason not to trust it.
+    pub(super) fn doubted(mut self, reason: String) -> Self {
         self.valid = false;
-        self.reasons.push(fault.clone());
-        self.fault = Some(fault);
+        self.reasons.push(reason);
         self
     }
 }

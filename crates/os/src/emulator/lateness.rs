@@ -22,6 +22,14 @@ impl Distribution {
         self.0.saturating_record(span.as_nanos());
     }
 
+    /// Takes over the spans of `other`, which is empty afterwards.
+    pub fn absorb(&mut self, other: &mut Self) {
+        self.0
+            .add(&other.0)
+            .expect("all distributions have the same bounds");
+        other.0.reset();
+    }
+
     /// The part of the spans that people look at.
     pub fn quantiles(&self) -> Quantiles {
         let at = |quantile| micros(self.0.value_at_quantile(quantile));

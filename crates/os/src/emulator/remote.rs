@@ -9,6 +9,8 @@ use std::time::Duration;
 use bentpipe_link::Counters;
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::certificate::Certificate;
+
 /// A handle on a run. Whatever it asks for happens between two packets.
 #[derive(Debug, Clone)]
 pub struct Remote(Arc<Line>);
@@ -27,6 +29,8 @@ pub(super) enum Request {
     Stop,
     /// How it is going.
     Look(Sender<Vec<Sight>>),
+    /// A certificate of the time since the last one.
+    Lap(Sender<Certificate>),
 }
 
 /// How one direction of a link is doing.
@@ -64,6 +68,14 @@ impl Remote {
     pub fn look(&self) -> Option<Vec<Sight>> {
         let (sender, receiver): (_, Receiver<_>) = channel();
         self.ask(Request::Look(sender));
+        receiver.recv_timeout(Duration::from_secs(1)).ok()
+    }
+
+    /// A certificate of the time since the last lap, or since the beginning; `None` when
+    /// the run has ended or is too busy to give one.
+    pub fn lap(&self) -> Option<Certificate> {
+        let (sender, receiver) = channel();
+        self.ask(Request::Lap(sender));
         receiver.recv_timeout(Duration::from_secs(1)).ok()
     }
 

@@ -5,14 +5,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use bentpipe_link::Direction;
 use bentpipe_link::scenario::DirectionSpec;
+use bentpipe_link::{Counters, Direction};
 use bentpipe_units::{Span, Time};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 
-use super::certificate::{self, Certificate, DirectionReport, LinkReport, Machine};
+use super::certificate::{self, Certificate, DirectionReport, LinkReport, Machine, Quantiles};
 use super::frame::Frame;
 use super::lateness::Distribution;
 use super::pace::{self, Load, Margin, Step};
@@ -99,12 +99,37 @@ struct Lane {
     link: Direction<Frame>,
     /// The port that it feeds.
     out: usize,
-    lateness: Distribution,
-    unread: Distribution,
+    /// Of this lap, and of all laps before it.
+    lateness: [Distribution; 2],
+    unread: [Distribution; 2],
     unwritten: u64,
     refusal: Option<Errno>,
     oversized: u64,
+    /// The counts at the lap's beginning.
+    begun: Begun,
 }
+
+/// What had been counted when a lap began.
+#[derive(Debug, Clone, Copy, Default)]
+struct Begun {
+    counters: Counters,
+    overflow: u64,
+    unwritten: u64,
+    oversized: u64,
+}
+
+/// The stretch of a run that a certificate is for.
+struct Stretch {
+    since: Time,
+    until: Time,
+    wakes: Quantiles,
+    stolen: Option<Span>,
+    fault: Option<String>,
+}
+
+/// Index of the current lap in a pair of distributions, and of all before it.
+const LAP: usize = 0;
+const BEFORE: usize = 1;
 
 /// The remote's mark among the events; ports have their index.
 const BELL: u64 = u64::MAX;
@@ -143,11 +168,12 @@ impl Emulator {
                 lanes.push(Lane {
                     link: Direction::new(spec, seed),
                     out,
-                    lateness: Distribution::new(),
-                    unread: Distribution::new(),
+                    lateness: [Distribution::new(), Distribution::new()],
+                    unread: [Distribution::new(), Distribution::new()],
                     unwritten: 0,
                     refusal: None,
                     oversized: 0,
+                    begun: Begun::default(),
                 });
             }
             names.push(plan.name);
@@ -197,6 +223,11 @@ impl Emulator {
             tracing::warn!("lateness may suffer: {refused}");
         }
         let stolen_before = realtime::stolen();
+        let mut lap = Lap {
+            since: Time::ZERO,
+            stolen_before,
+            wakes: Distribution::new(),
+        };
         let clock = Clock(Instant::now());
         let end = duration.map(|duration| Time::ZERO + duration);
         let mut wakes = Distribution::new();
@@ -245,13 +276,13 @@ impl Emulator {
             }
             if let (Step::Sleep(span), true) = (step, events.is_empty()) {
                 let late = woke.since(now + span);
-                wakes.record(late);
+                lap.wakes.record(late);
                 margin.learn(late);
             }
             attended = woke;
             for event in &events {
                 if event.data.u64() == BELL {
-                    if self.answer() {
+                    if self.answer(&clock, &granted, &mut lap, &mut wakes) {
                         break 'run;
                     }
                     continue;
@@ -268,22 +299,75 @@ impl Emulator {
                 }
             }
         }
-        let stolen = realtime::stolen()
-            .zip(stolen_before)
-            .map(|(after, before)| Span::from_nanos(after.as_nanos() - before.as_nanos()));
-        Ok(self.certify(clock.now(), granted, &wakes, fault, stolen))
+        self.bury();
+        self.close_lap();
+        wakes.absorb(&mut lap.wakes);
+        let stretch = Stretch {
+            since: Time::ZERO,
+            until: clock.now(),
+            wakes: wakes.quantiles(),
+            stolen: stolen_since(stolen_before),
+            fault,
+        };
+        for lane in &mut self.lanes {
+            lane.begun = Begun::default();
+        }
+        let certificate = self.certify(BEFORE, &granted, stretch);
+        Ok(match self.recorder.map(Recorder::finish) {
+            Some(Err(error)) => {
+                certificate.doubted(format!("the records are not complete: {error}"))
+            }
+            _ => certificate,
+        })
     }
 
     /// Does what it has been asked for; `true`: to end.
-    fn answer(&self) -> bool {
-        self.remote.take().into_iter().any(|request| match request {
-            Request::Stop => true,
-            Request::Look(sender) => {
-                // Whoever has asked may have gone since.
-                let _ = sender.send(self.sights());
-                false
+    fn answer(
+        &mut self,
+        clock: &Clock,
+        granted: &Granted,
+        lap: &mut Lap,
+        wakes: &mut Distribution,
+    ) -> bool {
+        for request in self.remote.take() {
+            // Whoever has asked may have gone since: sending may fail.
+            match request {
+                Request::Stop => return true,
+                Request::Look(sender) => {
+                    let _ = sender.send(self.sights());
+                }
+                Request::Lap(sender) => {
+                    let stretch = Stretch {
+                        since: lap.since,
+                        until: clock.now(),
+                        wakes: lap.wakes.quantiles(),
+                        stolen: stolen_since(lap.stolen_before),
+                        fault: None,
+                    };
+                    lap.since = stretch.until;
+                    lap.stolen_before = realtime::stolen();
+                    wakes.absorb(&mut lap.wakes);
+                    let _ = sender.send(self.certify(LAP, granted, stretch));
+                    self.close_lap();
+                }
             }
-        })
+        }
+        false
+    }
+
+    /// Begins the next lap.
+    fn close_lap(&mut self) {
+        for (lane, port) in self.lanes.iter_mut().zip(&mut self.ports) {
+            for [lap, before] in [&mut lane.lateness, &mut lane.unread] {
+                before.absorb(lap);
+            }
+            lane.begun = Begun {
+                counters: *lane.link.counters(),
+                overflow: port.tun.overflow().unwrap_or(lane.begun.overflow),
+                unwritten: lane.unwritten,
+                oversized: lane.oversized,
+            };
+        }
     }
 
     fn sights(&self) -> Vec<Sight> {
@@ -298,7 +382,7 @@ impl Emulator {
                 counters: *lane.link.counters(),
                 held: lane.link.held(),
                 queue_bytes: lane.link.queue().bytes(),
-                late_p99_us: lane.lateness.quantiles().p99,
+                late_p99_us: lane.lateness[LAP].quantiles().p99,
             })
             .collect()
     }
@@ -323,7 +407,7 @@ impl Emulator {
                 self.pool.give(bytes);
                 continue;
             }
-            lane.unread.record(now.since(since));
+            lane.unread[LAP].record(now.since(since));
             let frame = Frame {
                 bytes,
                 entered: now,
@@ -357,7 +441,7 @@ impl Emulator {
                 }
                 now = clock.now();
                 let late = now.since(departure.at);
-                lane.lateness.record(late);
+                lane.lateness[LAP].record(late);
                 if let Some(recorder) = &mut self.recorder {
                     let (packet, at) = (&departure.packet, departure.at);
                     recorder.add(&record(index, packet, at, late.as_nanos(), fate));
@@ -382,15 +466,8 @@ impl Emulator {
         }
     }
 
-    fn certify(
-        mut self,
-        ended: Time,
-        granted: Granted,
-        wakes: &Distribution,
-        fault: Option<String>,
-        stolen: Option<Span>,
-    ) -> Certificate {
-        self.bury();
+    /// Certifies a stretch of the run: the current lap, or all of it.
+    fn certify(&mut self, which: usize, granted: &Granted, stretch: Stretch) -> Certificate {
         let places: Vec<_> = self
             .ports
             .iter()
@@ -402,14 +479,18 @@ impl Emulator {
                 name,
                 from: places[index].clone(),
                 to: places[lane.out].clone(),
-                counters: *lane.link.counters(),
+                counters: lane.link.counters().since(&lane.begun.counters),
                 held: lane.link.held(),
-                lateness_us: lane.lateness.quantiles(),
-                unread_us: lane.unread.quantiles(),
-                overflow: self.ports[index].tun.overflow().ok(),
-                unwritten: lane.unwritten,
+                lateness_us: lane.lateness[which].quantiles(),
+                unread_us: lane.unread[which].quantiles(),
+                overflow: self.ports[index]
+                    .tun
+                    .overflow()
+                    .ok()
+                    .map(|overflow| overflow.saturating_sub(lane.begun.overflow)),
+                unwritten: lane.unwritten - lane.begun.unwritten,
                 refusal: lane.refusal.map(|errno| errno.to_string()),
-                oversized: lane.oversized,
+                oversized: lane.oversized - lane.begun.oversized,
             }
         };
         let links: Vec<_> = self
@@ -423,26 +504,39 @@ impl Emulator {
             .collect();
         let limit_us = self.limit.as_secs_f64() * 1e6;
         let mut reasons = certificate::reasons(limit_us, &links);
-        reasons.extend(fault.clone());
-        if let Some(Err(error)) = self.recorder.map(Recorder::finish) {
-            reasons.push(format!("the records are not complete: {error}"));
-        }
+        reasons.extend(stretch.fault.clone());
         Certificate {
             schema: certificate::SCHEMA,
-            scenario: self.scenario,
+            scenario: self.scenario.clone(),
             valid: reasons.is_empty(),
             limit_us,
             reasons,
-            duration_s: ended.since(Time::ZERO).as_secs_f64(),
+            since_s: stretch.since.since(Time::ZERO).as_secs_f64(),
+            duration_s: stretch.until.since(stretch.since).as_secs_f64(),
             machine: Machine {
-                granted,
-                wake_us: wakes.quantiles(),
-                stolen_ms: stolen.map(|stolen| stolen.as_nanos() / 1_000_000),
+                granted: granted.clone(),
+                wake_us: stretch.wakes,
+                stolen_ms: stretch.stolen.map(|stolen| stolen.as_nanos() / 1_000_000),
             },
             links,
-            fault,
+            fault: stretch.fault,
         }
     }
+}
+
+/// What belongs to the machine in the current lap.
+struct Lap {
+    since: Time,
+    stolen_before: Option<Span>,
+    wakes: Distribution,
+}
+
+/// Processor time that the hypervisor has taken since `before`.
+fn stolen_since(before: Option<Span>) -> Option<Span> {
+    let (now, before) = realtime::stolen().zip(before)?;
+    Some(Span::from_nanos(
+        now.as_nanos().saturating_sub(before.as_nanos()),
+    ))
 }
 
 fn record(direction: usize, packet: &Frame, left: Time, late_ns: u64, fate: Fate) -> Record {
