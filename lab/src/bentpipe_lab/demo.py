@@ -62,7 +62,8 @@ def demo(out: Path, counts: Counts, console: Console) -> int:
     report.write(out / "report.html", report.Material(tasks, links, rows, findings, problems))
     for name in counts:
         console.print(tables.results(links[name], [row for row in rows if row.scenario == name]))
-        console.print(*_doubts(rows, name), sep="\n", end="", highlight=False)
+        for doubt in _doubts(rows, name):
+            console.print(doubt, highlight=False)
     console.print(tables.limits(findings))
     console.print(_conclusion(findings), highlight=False)
     for problem in problems:
@@ -103,13 +104,16 @@ def _doubts(rows: Sequence[stats.Row], scenario: str) -> list[str]:
     """What a reader must know before believing the table."""
     late = sorted({row.system for row in rows if row.scenario == scenario and not row.certificate_valid})
     return [
-        f"[yellow]{scenario}, {system}: {Verdict.EMULATOR_LATE}, certificate invalid: do not trust these times[/]\n"
+        f"[yellow]{scenario}, {system}: {Verdict.EMULATOR_LATE}, certificate invalid: do not trust these times[/]"
         for system in late
     ]
 
 
 def _conclusion(findings: Sequence[budgets.Finding]) -> str:
-    short = [finding for finding in findings if finding.verdict != "within"]
-    if not short:
-        return f"[green]All {len(findings)} limits hold.[/]"
-    return f"[bold red]{len(short)} of {len(findings)} limits do not hold.[/]"
+    held = sum(finding.verdict == "within" for finding in findings)
+    missed = sum(finding.verdict == "missed" for finding in findings)
+    unjudged = len(findings) - held - missed
+    said = [f"[green]{held} of {len(findings)} limits hold[/]"]
+    said += [f"[bold red]{missed} missed[/]"] if missed else []
+    said += [f"[yellow]{unjudged} could not be judged[/]"] if unjudged else []
+    return ", ".join(said) + "."

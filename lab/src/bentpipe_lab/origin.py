@@ -14,6 +14,7 @@ CONFIGURATION = """\
 # One process: it lives as long as a run does, and its owner supervises it.
 daemon off;
 master_process off;
+user root;  # also the name of whoever is alone in a user namespace
 pid {directory}/nginx.pid;
 error_log stderr warn;
 events {{ worker_connections 8192; }}

@@ -175,7 +175,7 @@ def _build(path: Topology, scenario: Path | None, congestion_control: str | None
             net__ipv4__tcp_no_metrics_save=1,
         )
         if congestion_control:
-            namespace.sysctl(net__ipv4__tcp_congestion_control=congestion_control)
+            _control(namespace, congestion_control)
     _cable(path.terminal, path.client, "lan0", LAN)
     if scenario is None:
         _cable(path.terminal, path.gateway, "sat0", SATELLITE)
@@ -184,6 +184,16 @@ def _build(path: Topology, scenario: Path | None, congestion_control: str | None
     if scenario is not None:
         path.emulator = _emulate(path, scenario)
     _route(path)
+
+
+def _control(namespace: Namespace, name: str) -> None:
+    try:
+        namespace.sysctl(net__ipv4__tcp_congestion_control=name)
+    except LabError as error:
+        raise LabError(
+            f"TCP {name} is not available inside network namespaces. The host must allow it, as root:"
+            f" sysctl net.ipv4.tcp_allowed_congestion_control='reno {name}' ({error})"
+        ) from error
 
 
 def _cable(near: Namespace, far: Namespace, device: str, hop: Hop) -> None:
