@@ -12,7 +12,7 @@ AGAINST_DIRECT = Budget("geo", "first byte", "direct", 0.85, "a test")
 
 
 def row(seconds: float, system: str = "bentpipe") -> Row:
-    return stats.row([sample(seconds, system=system)], 1.0, certificate_valid=True)
+    return stats.row([sample(seconds, system=system)], 1.0)
 
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(1.05, "within"), (1.06, "missed")])

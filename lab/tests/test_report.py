@@ -43,7 +43,7 @@ def test_report(tmp_path: Path, geo: Link) -> None:
     links = {"geo": geo}
     rows = demo.summarise(tasks, links)
     assert [(row.n_ok, row.n_total) for row in rows if row.workload == "first byte"] == [(2, 3), (2, 3)]
-    assert {row.system for row in rows if not row.certificate_valid} == {"bentpipe"}
+    assert all(row.certificate_valid for row in rows)
     target = tmp_path / "report.html"
     report.write(target, report.Material(tasks, links, rows, budgets.judge(rows), ["one thing went wrong"]))
     page = target.read_text()

@@ -7,7 +7,7 @@ from samples import sample
 
 def test_a_row_is_the_median_of_the_good_runs_and_tells_of_all() -> None:
     samples = [sample(1.0), sample(3.0), sample(2.0), sample(None, Verdict.STALLED)]
-    row = stats.row(samples, 1.6, certificate_valid=True)
+    row = stats.row(samples, 1.6)
     assert row.told() == {
         "scenario": "geo",
         "system": "bentpipe",
@@ -23,14 +23,22 @@ def test_a_row_is_the_median_of_the_good_runs_and_tells_of_all() -> None:
 
 
 def test_no_good_run_has_no_median() -> None:
-    row = stats.row([sample(None, Verdict.REFUSED)], 1.0, certificate_valid=True)
+    row = stats.row([sample(None, Verdict.REFUSED)], 1.0)
     assert (row.n_ok, row.n_total, row.median_s, row.p95_s, row.ratio_to_bound) == (0, 1, None, None, None)
 
 
 def test_a_time_of_a_run_that_failed_does_not_count() -> None:
-    assert stats.row([sample(9.0, Verdict.RESET), sample(1.0)], 1.0, certificate_valid=True).median_s == 1.0
+    assert stats.row([sample(9.0, Verdict.RESET), sample(1.0)], 1.0).median_s == 1.0
 
 
 def test_a_row_is_of_one_kind() -> None:
     with pytest.raises(ValueError, match="too many"):
-        stats.row([sample(1.0), sample(1.0, system="direct")], 1.0, certificate_valid=True)
+        stats.row([sample(1.0), sample(1.0, system="direct")], 1.0)
+
+
+def test_a_run_that_the_emulator_spoilt_counts_only_when_no_repetition_did_better() -> None:
+    late = sample(None, Verdict.EMULATOR_LATE, index=0)
+    row = stats.row([late, sample(1.0, index=0), sample(3.0, index=1)], 1.0)
+    assert (row.n_ok, row.n_total, row.median_s, row.certificate_valid) == (2, 2, 2.0, True)
+    row = stats.row([late, late], 1.0)
+    assert (row.n_ok, row.n_total, row.median_s, row.certificate_valid) == (0, 1, None, False)

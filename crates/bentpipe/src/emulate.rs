@@ -26,7 +26,8 @@ use crate::link;
 ///
 /// Makes a device in each namespace that is named, moves packets between them as the
 /// scenario says, and prints a certificate of punctuality at the end (SIGINT, SIGTERM
-/// or --duration). The devices vanish with it.
+/// or --duration), and on SIGUSR1 one of the time since the last. The devices vanish with
+/// the run.
 #[derive(Debug, Args)]
 pub struct Command {
     /// The scenario, a TOML file
@@ -74,10 +75,6 @@ pub struct Command {
     /// Write the certificate here, as JSON
     #[arg(long, value_name = "FILE")]
     certificate: Option<PathBuf>,
-    /// On each SIGUSR1 append a certificate of the time since the last one, as a line of
-    /// JSON: so that each of many measurements over one link has its own
-    #[arg(long, value_name = "FILE")]
-    laps: Option<PathBuf>,
     /// Write down what becomes of each packet: a line of JSON that says the form, then
     /// fixed-size records for numpy.fromfile
     #[arg(long, value_name = "FILE")]
@@ -169,7 +166,6 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     let create =
         |path: &PathBuf| std::fs::File::create(path).map_err(|error| Failure::file(path, error));
     let certificate_file = command.certificate.as_ref().map(create).transpose()?;
-    let laps_file = command.laps.as_ref().map(create).transpose()?;
     let records_file = command.records.as_ref().map(create).transpose()?;
     let mut emulator = Emulator::create(
         &scenario.name,
@@ -183,7 +179,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     }
 
     let remote = emulator.remote();
-    obey_signals(emulator.remote(), laps_file)?;
+    obey_signals(emulator.remote())?;
     println!("ready: {}", scenario.name);
     std::io::stdout().flush().context("standard output")?;
 
@@ -227,8 +223,9 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     }
 }
 
-/// SIGINT and SIGTERM end the run, SIGUSR1 begins a new lap.
-fn obey_signals(remote: Remote, mut laps: Option<std::fs::File>) -> Result<(), Failure> {
+/// SIGINT and SIGTERM end the run. SIGUSR1 prints a certificate of the time since the last
+/// one, as a line of JSON behind "lap ": so each of many measurements can have its own.
+fn obey_signals(remote: Remote) -> Result<(), Failure> {
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGUSR1]).context("cannot wait for signals")?;
     std::thread::Builder::new()
@@ -237,10 +234,11 @@ fn obey_signals(remote: Remote, mut laps: Option<std::fs::File>) -> Result<(), F
             for signal in signals.forever() {
                 if signal != SIGUSR1 {
                     remote.stop();
-                } else if let (Some(file), Some(lap)) = (&mut laps, remote.lap())
-                    && let Err(error) = append_json(&lap, file)
-                {
-                    tracing::error!("the lap's certificate cannot be written: {error:#}");
+                } else if let Some(lap) = remote.lap() {
+                    match serde_json::to_string(&lap) {
+                        Ok(json) => println!("lap {json}"),
+                        Err(error) => tracing::error!("a lap's certificate: {error}"),
+                    }
                 }
             }
         })
@@ -337,14 +335,6 @@ impl Progress {
 fn write_json(certificate: &Certificate, mut file: std::fs::File) -> anyhow::Result<()> {
     serde_json::to_writer_pretty(&mut file, certificate)?;
     writeln!(file)?;
-    Ok(())
-}
-
-fn append_json(certificate: &Certificate, file: &mut std::fs::File) -> anyhow::Result<()> {
-    let mut line = serde_json::to_vec(certificate)?;
-    line.push(b'\n');
-    // One write, so that whoever reads the file never sees half a line.
-    file.write_all(&line)?;
     Ok(())
 }
 

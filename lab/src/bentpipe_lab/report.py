@@ -67,6 +67,8 @@ def conditions(material: Material) -> dict[str, str]:
         " the same in every namespace and for both systems",
         "Warm": "bentpipe's tunnel carried two downloads of 10 MiB and an upload of 2 MB before it was measured",
         "Checked": "every transfer by length and SHA-256, uploads at the server; only whole and right ones have a time",
+        "Punctual": "every single run has the emulator's certificate for its own time; where the machine was late, the"
+        " run has no time and was repeated",
         "Order": "workloads take turns within a path; two paths are measured side by side",
     }
 

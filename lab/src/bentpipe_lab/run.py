@@ -1,4 +1,4 @@
-"""One system over one scenario: build the path, warm up, measure round by round, read the certificate.
+"""One system over one scenario: build the path, warm up, measure round by round, each under a certificate.
 
 A program of its own (`python -m bentpipe_lab.run`), so that two paths can be measured side by side and each
 cleans up after itself. It keeps `records.jsonl`, `certificate.json`, the resolved scenario and every log in
@@ -8,18 +8,21 @@ its directory, and prints one JSON line per step for whoever shows the progress.
 import argparse
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bentpipe_lab import interrupt, measure
 from bentpipe_lab.errors import LabError
-from bentpipe_lab.sample import Sample
+from bentpipe_lab.sample import Outcome, Sample
 from bentpipe_lab.system import SYSTEMS
 from bentpipe_lab.topology import Certificate, Topology, topology
+from bentpipe_lab.verdict import Verdict
 
 CONGESTION_CONTROL = "cubic"
 RECORDS = "records.jsonl"
+ATTEMPTS = 4
+"""How often a run is repeated in which the machine could not keep the link's time."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +68,13 @@ def execute(task: Task) -> Certificate | None:
             for outcome in measure.warm_up(path):
                 tell("warming up", verdict=outcome.verdict, detail=outcome.detail)
         for workload, index in task.rounds():
-            tell("measuring", workload=workload, index=index)
-            sample = _sample(task, path, workload, index)
-            records.write(sample.to_json() + "\n")
-            records.flush()
+            for _ in range(ATTEMPTS):
+                tell("measuring", workload=workload, index=index)
+                sample = Sample(task.scenario.stem, task.system, workload, index, _measure(path, workload))
+                records.write(sample.to_json() + "\n")
+                records.flush()
+                if sample.outcome.verdict is not Verdict.EMULATOR_LATE:
+                    break
             tell("measured", workload=workload, verdict=sample.outcome.verdict, detail=sample.outcome.detail)
         tell("cleaning up")
         return path.end_emulation()
@@ -79,8 +85,14 @@ def tell(step: str, **fields: Any) -> None:
     print(json.dumps({"step": step, **fields}), flush=True)
 
 
-def _sample(task: Task, path: Topology, workload: str, index: int) -> Sample:
-    return Sample(task.scenario.stem, task.system, workload, index, measure.WORKLOADS[workload](path))
+def _measure(path: Topology, workload: str) -> Outcome:
+    """Measure once, under a certificate for just that time. A run in which the machine was late has no time."""
+    path.lap()
+    outcome = measure.WORKLOADS[workload](path)
+    certificate = path.lap()
+    if certificate is None or certificate.valid:
+        return outcome
+    return replace(outcome, verdict=Verdict.EMULATOR_LATE, seconds=None, detail="; ".join(certificate.reasons))
 
 
 def main() -> int:

@@ -25,15 +25,20 @@ class Row:
     bound_s: float
     ratio_to_bound: float | None
     certificate_valid: bool
+    """Whether every run that has a time had a valid certificate; false when none has."""
 
     def told(self) -> dict[str, Any]:
         """As it is written to `summary.json`."""
         return asdict(self)
 
 
-def row(samples: Iterable[Sample], bound_s: float, *, certificate_valid: bool) -> Row:
-    """Summarise the samples of one workload by one system over one scenario."""
-    samples = list(samples)
+def row(samples: Iterable[Sample], bound_s: float) -> Row:
+    """Summarise the samples of one workload by one system over one scenario.
+
+    A run in which the emulator was late is no run of the system: it has been repeated, and counts only where
+    no repetition did better.
+    """
+    samples = _without_repeated(samples)
     (key,) = {(sample.scenario, sample.system, sample.workload) for sample in samples}
     times = [sample.outcome.seconds for sample in samples if sample.outcome.verdict is Verdict.OK]
     seconds = np.array([time for time in times if time is not None])
@@ -46,8 +51,23 @@ def row(samples: Iterable[Sample], bound_s: float, *, certificate_valid: bool) -
         p95_s=_rounded(p95),
         bound_s=round(bound_s, 4),
         ratio_to_bound=None if median is None else round(median / bound_s, 4),
-        certificate_valid=certificate_valid,
+        certificate_valid=bool(seconds.size),
     )
+
+
+def _without_repeated(samples: Iterable[Sample]) -> list[Sample]:
+    """All but the late ones that another one of the same place in the plan follows."""
+    kept: list[Sample] = []
+    for sample in samples:
+        last = kept[-1] if kept else None
+        if last and last.outcome.verdict is Verdict.EMULATOR_LATE and _place(last) == _place(sample):
+            kept.pop()
+        kept.append(sample)
+    return kept
+
+
+def _place(sample: Sample) -> tuple[str, str, str, int]:
+    return (sample.scenario, sample.system, sample.workload, sample.index)
 
 
 def failures(samples: Iterable[Sample]) -> Counter[tuple[str, str]]:

@@ -9,12 +9,14 @@ no tunnel is there. Everything is named after the run and removed by name, howev
 """
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from bentpipe_lab import host, interrupt, netns
 from bentpipe_lab import origin as web
@@ -55,15 +57,22 @@ TCP_BUFFERS = "4096 131072 33554432"
 
 
 CERTIFICATE = "certificate.json"
+LAP = "lap "
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What the emulator says of its own timing over a whole run."""
+    """What the emulator says of its own timing over a stretch of time, or over a whole run."""
 
     valid: bool
     reasons: tuple[str, ...]
     told: dict[str, Any]
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """Read what the emulator wrote."""
+        told = json.loads(text)
+        return cls(told["valid"], tuple(told["reasons"]), told)
 
 
 def read_certificate(directory: Path) -> Certificate | None:
@@ -71,8 +80,7 @@ def read_certificate(directory: Path) -> Certificate | None:
     path = directory / CERTIFICATE
     if not path.exists():
         return None
-    told = json.loads(path.read_text())
-    return Certificate(told["valid"], tuple(told["reasons"]), told)
+    return Certificate.read(path.read_text())
 
 
 @dataclass
@@ -111,6 +119,13 @@ class Topology:
         process = Process(name, where.command(argv), self.directory)
         self._programs.append(process)
         return process
+
+    def lap(self) -> Certificate | None:
+        """The emulator's certificate of the time since the last lap; None when the path is of plain cables."""
+        if self.emulator is None:
+            return None
+        os.kill(self.emulator.pid, signal.SIGUSR1)
+        return Certificate.read(self.emulator.wait_line(LAP).removeprefix(LAP))
 
     def end_emulation(self) -> Certificate | None:
         """End the emulator and read its certificate; None when the path is of plain cables."""
