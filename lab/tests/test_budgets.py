@@ -32,10 +32,14 @@ def test_nothing_to_compare_with() -> None:
     assert finding.verdict == "not measured"
 
 
-def test_a_late_emulator_proves_nothing_on_either_side() -> None:
+@pytest.mark.parametrize(
+    ("seconds", "verdict"), [(1.0, "within, but emulator late"), (2.0, "missed, but emulator late")]
+)
+def test_a_late_emulator_proves_nothing_on_either_side(seconds: float, verdict: str) -> None:
     late = replace(row(2.0, "direct"), certificate_valid=False)
-    (finding,) = budgets.judge([row(1.0), late], [AGAINST_DIRECT])
-    assert finding.verdict == "certificate invalid"
+    findings = budgets.judge([row(seconds), late], [AGAINST_DIRECT])
+    assert [finding.verdict for finding in findings] == [verdict]
+    assert budgets.conclusion(findings) == f"0 of 1 limits hold; 1 {verdict}."
 
 
 def test_a_median_over_survivors_proves_nothing() -> None:

@@ -1,7 +1,9 @@
 """What bentpipe has to reach in the demo: named limits, each with where it comes from."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any, Literal
 
 from bentpipe_lab.stats import Row
@@ -34,13 +36,26 @@ BUDGETS = (
 )
 
 
+class BudgetVerdict(StrEnum):
+    """What a measurement says of a budget."""
+
+    WITHIN = "within"
+    MISSED = "missed"
+    WITHIN_LATE = "within, but emulator late"
+    """The emulator's certificate is invalid: what it slowed down is not known, so this proves nothing."""
+    MISSED_LATE = "missed, but emulator late"
+    RUNS_FAILED = "runs failed"
+    """A median over survivors proves nothing."""
+    NOT_MEASURED = "not measured"
+
+
 @dataclass(frozen=True)
 class Finding:
     """A budget beside what was measured."""
 
     budget: Budget
     ratio: float | None
-    verdict: Literal["within", "missed", "not measured", "certificate invalid", "runs failed"]
+    verdict: BudgetVerdict
 
     def told(self) -> dict[str, Any]:
         """As it is written to `budgets.json`."""
@@ -48,9 +63,17 @@ class Finding:
 
 
 def judge(rows: Iterable[Row], budgets: Iterable[Budget] = BUDGETS) -> list[Finding]:
-    """Compare every budget with the rows. A median over survivors proves nothing: every run must have ended well."""
+    """Compare every budget with the rows."""
     found = {(row.scenario, row.system, row.workload): row for row in rows}
     return [_judge(budget, found) for budget in budgets]
+
+
+def conclusion(findings: Sequence[Finding]) -> str:
+    """How many limits hold, and what became of the others, in a sentence."""
+    counts = Counter(finding.verdict for finding in findings)
+    held = counts.pop(BudgetVerdict.WITHIN, 0)
+    others = "".join(f"; {count} {verdict}" for verdict, count in counts.items())
+    return f"{held} of {len(findings)} limits hold{others}."
 
 
 def _judge(budget: Budget, rows: dict[tuple[str, str, str], Row]) -> Finding:
@@ -59,12 +82,15 @@ def _judge(budget: Budget, rows: dict[tuple[str, str, str], Row]) -> Finding:
     needed = [ours, direct] if budget.against == "direct" else [ours]
     measured = [row for row in needed if row is not None and row.median_s is not None]
     if ours is None or ours.median_s is None or len(measured) < len(needed):
-        return Finding(budget, None, "not measured")
+        return Finding(budget, None, BudgetVerdict.NOT_MEASURED)
     reference = direct.median_s if budget.against == "direct" and direct else ours.bound_s
     assert reference is not None
     ratio = round(ours.median_s / reference, 4)
-    if any(not row.certificate_valid for row in measured):
-        return Finding(budget, ratio, "certificate invalid")
+    within, late = ratio <= budget.limit, any(not row.certificate_valid for row in measured)
     if any(row.n_ok < row.n_total for row in measured):
-        return Finding(budget, ratio, "runs failed")
-    return Finding(budget, ratio, "within" if ratio <= budget.limit else "missed")
+        verdict = BudgetVerdict.RUNS_FAILED
+    elif within:
+        verdict = BudgetVerdict.WITHIN_LATE if late else BudgetVerdict.WITHIN
+    else:
+        verdict = BudgetVerdict.MISSED_LATE if late else BudgetVerdict.MISSED
+    return Finding(budget, ratio, verdict)

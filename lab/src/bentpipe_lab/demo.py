@@ -64,7 +64,7 @@ def demo(out: Path, counts: Counts, console: Console) -> int:
         for doubt in _doubts(rows, name):
             console.print(doubt, highlight=False)
     console.print(tables.limits(findings))
-    console.print(_conclusion(findings), highlight=False)
+    console.print(f"[bold]{budgets.conclusion(findings)}[/]", highlight=False)
     for problem in problems:
         console.print(f"[bold red]not complete:[/] {escape(problem)}", highlight=False)
     console.print(f"{time.monotonic() - started:.0f} s. Report: {out / 'report.html'}", highlight=False, soft_wrap=True)
@@ -105,13 +105,3 @@ def _doubts(rows: Sequence[stats.Row], scenario: str) -> list[str]:
         for row in rows
         if row.scenario == scenario and not row.certificate_valid
     ]
-
-
-def _conclusion(findings: Sequence[budgets.Finding]) -> str:
-    held = sum(finding.verdict == "within" for finding in findings)
-    missed = sum(finding.verdict == "missed" for finding in findings)
-    unjudged = len(findings) - held - missed
-    said = [f"[green]{held} of {len(findings)} limits hold[/]"]
-    said += [f"[bold red]{missed} missed[/]"] if missed else []
-    said += [f"[yellow]{unjudged} could not be judged[/]"] if unjudged else []
-    return ", ".join(said) + "."

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from bentpipe_lab import content, figures, host, sample, stats, tables
 from bentpipe_lab.bounds import bound_s
-from bentpipe_lab.budgets import Finding
+from bentpipe_lab.budgets import BudgetVerdict, Finding, conclusion
 from bentpipe_lab.link import Direction, Link
 from bentpipe_lab.run import RECORDS, Task
 from bentpipe_lab.sample import Sample
@@ -48,7 +48,8 @@ def write(target: Path, material: Material) -> None:
     page = environment.get_template("report.html.j2").render(
         scenarios=[_scenario(name, link, material) for name, link in material.links.items()],
         findings=material.findings,
-        held=sum(finding.verdict == "within" for finding in material.findings),
+        conclusion=conclusion(material.findings),
+        all_hold=all(finding.verdict is BudgetVerdict.WITHIN for finding in material.findings),
         problems=material.problems,
         conditions=conditions(material),
     )

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
-from bentpipe_lab.budgets import Finding
+from bentpipe_lab.budgets import BudgetVerdict, Finding
 from bentpipe_lab.link import Link
 from bentpipe_lab.stats import Row
 from bentpipe_lab.system import SYSTEMS
 
-VERDICT_STYLE = {"within": "green", "missed": "bold red"}
+VERDICT_STYLE = {BudgetVerdict.WITHIN: "green", BudgetVerdict.MISSED: "bold red"}
 
 
 def results(link: Link, rows: Sequence[Row]) -> Table:
