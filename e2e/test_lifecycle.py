@@ -127,7 +127,6 @@ def test_another_gateway_at_the_address_is_told_by_the_terminal(own_tunnel: Bent
         assert_reset(client)
 
 
-@pytest.mark.xfail(strict=True, reason="the gateway hears nothing of a terminal that expected another key")
 def test_another_gateway_at_the_address_is_told_by_the_gateway(own_tunnel: Bentpipe, tmp_path: Path) -> None:
     expected, _ = replace_gateway(own_tunnel, tmp_path)
     attempt = "no session"

@@ -36,9 +36,9 @@ def test_a_row_is_of_one_kind() -> None:
         stats.row([sample(1.0), sample(1.0, system="direct")], 1.0)
 
 
-def test_a_run_that_the_emulator_spoilt_counts_only_when_no_repetition_did_better() -> None:
-    late = sample(None, Verdict.EMULATOR_LATE, index=0)
-    row = stats.row([late, sample(1.0, index=0), sample(3.0, index=1)], 1.0)
+def test_runs_of_a_late_emulator_count_only_when_there_are_no_others() -> None:
+    late = sample(9.0, Verdict.EMULATOR_LATE)
+    row = stats.row([late, sample(1.0), sample(3.0), late], 1.0)
     assert (row.n_ok, row.n_total, row.median_s, row.certificate_valid) == (2, 2, 2.0, True)
     row = stats.row([late, late], 1.0)
-    assert (row.n_ok, row.n_total, row.median_s, row.certificate_valid) == (0, 1, None, False)
+    assert (row.n_ok, row.n_total, row.median_s, row.certificate_valid) == (2, 2, 9.0, False)

@@ -85,9 +85,15 @@ async fn join(files: Files, line: EnrolmentLine) -> Result<(), Failure> {
         line.gateway.clone(),
         line.gateway_key,
     )?;
-    let session = connector.open().await.map_err(anyhow::Error::from)?;
-    let enrolled = session.enrol(&line.gateway, &identity.fingerprint()).await;
-    session.close();
+    let enrolled = match connector.open().await {
+        Ok(session) => {
+            let enrolled = session.enrol(&line.gateway, &identity.fingerprint()).await;
+            session.close();
+            enrolled
+        }
+        Err(error) => Err(error.to_string()),
+    };
+    // The gateway is told why, also when it was refused.
     daemon::patiently(connector.endpoint.wait_idle()).await;
     enrolled.map_err(|why| {
         anyhow::anyhow!(

@@ -30,7 +30,7 @@ pub fn endpoint(
     config.cid_generator(Arc::new(move || {
         Box::new(HashedConnectionIdGenerator::from_key(key))
     }));
-    let (socket, received) = udp::bind(address)?;
+    let (socket, received) = udp::bind(address, server.is_some())?;
     let endpoint =
         Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(TokioRuntime))?;
     Ok((endpoint, received))

@@ -24,8 +24,14 @@ impl Received {
     }
 }
 
-/// Opens a UDP socket at `address` for QUIC.
-pub fn bind(address: SocketAddr) -> io::Result<(Box<dyn AsyncUdpSocket>, Received)> {
+/// Opens a UDP socket at `address` for QUIC. `serves`: many peers arrive at it, and each
+/// must be answered from the address that it has sent to.
+///
+/// A socket that only goes out leaves its own address to the routing table and does not
+/// say at which one datagrams arrived: the QUIC library takes one that it did not choose
+/// for another path, and sends no CONNECTION_CLOSE there. A gateway with a wrong key
+/// would never be told why the terminal went away.
+pub fn bind(address: SocketAddr, serves: bool) -> io::Result<(Box<dyn AsyncUdpSocket>, Received)> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::DGRAM,
@@ -42,6 +48,7 @@ pub fn bind(address: SocketAddr) -> io::Result<(Box<dyn AsyncUdpSocket>, Receive
     Ok((
         Box::new(Counting {
             inner,
+            serves,
             received: received.clone(),
         }),
         received,
@@ -68,6 +75,7 @@ fn grow_buffers(socket: &Socket) {
 #[derive(Debug)]
 struct Counting {
     inner: Box<dyn AsyncUdpSocket>,
+    serves: bool,
     received: Received,
 }
 
@@ -83,6 +91,11 @@ impl AsyncUdpSocket for Counting {
         meta: &mut [noq::udp::RecvMeta],
     ) -> Poll<io::Result<usize>> {
         let count = ready!(self.inner.poll_recv(context, buffers, meta))?;
+        if !self.serves {
+            for datagram in &mut meta[..count] {
+                datagram.dst_ip = None;
+            }
+        }
         // One entry may hold several datagrams of one length (GRO).
         let datagrams = meta[..count]
             .iter()

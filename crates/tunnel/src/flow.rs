@@ -54,6 +54,9 @@ pub enum FlowError {
     /// Too many flows were not read.
     #[error("it was not read for longest among too many such flows")]
     Stalled,
+    /// The gateway did not say whether it opens the flow.
+    #[error("the gateway did not answer in time")]
+    Unanswered,
     /// There was no session in time.
     #[error("there is no session with the gateway")]
     NoSession,

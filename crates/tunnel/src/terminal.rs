@@ -18,6 +18,11 @@ use crate::wire::request::Refusal;
 /// connection after some 20 s; a GEO session opens in two.
 const SESSION_WAIT: Duration = Duration::from_secs(10);
 
+/// How long the gateway has to say whether the origin accepts: the ten seconds that it
+/// gives the origin, and a satellite there and back. A gateway that has vanished is not
+/// waited for until its session times out.
+const ANSWER_WAIT: Duration = Duration::from_secs(15);
+
 /// A running terminal. Clones are the same terminal.
 #[derive(Clone)]
 pub struct Terminal {
@@ -56,7 +61,8 @@ impl Terminal {
                 let stopped = session.stops().stopped(stream.id());
                 let (up, down) = stream.split();
                 let opened = async |down: &mut crate::session::DownStream| {
-                    let answer = down.recv_response().await?;
+                    let answer = tokio::time::timeout(ANSWER_WAIT, down.recv_response());
+                    let answer = answer.await.map_err(|_| FlowError::Unanswered)??;
                     Refusal::read(&answer).map_err(FlowError::Refused)
                 };
                 flow::carry(socket, up, down, opened, stopped, &self.stalls).await

@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use bentpipe_units::{Bytes, Rate};
-use support::{Internet, Origin, Setup, Stream, World, link, noise, now};
+use support::{Internet, Origin, Setup, Stream, World, dark_from, link, noise, now};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
@@ -320,6 +320,24 @@ async fn without_a_gateway_a_flow_waits_a_little_and_is_reset() {
     expect_reset(&mut application).await;
     let waited = begin.elapsed();
     assert!((9..=12).contains(&waited.as_secs()), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_that_has_vanished_is_not_waited_for() {
+    let dark = Setup {
+        scenario: dark_from("20 s"),
+        ..Setup::default()
+    };
+    let world = dark.start();
+    let _origin = world.internet.serve(ORIGIN);
+    world.warm().await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let begin = now();
+    let mut application = world.connect(ORIGIN);
+    application.write_all(b"anyone?").await.unwrap();
+    expect_reset(&mut application).await;
+    let waited = begin.elapsed();
+    assert!(waited <= Duration::from_secs(16), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ its directory, and prints one JSON line per step for whoever shows the progress.
 import argparse
 import json
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ from bentpipe_lab.verdict import Verdict
 
 CONGESTION_CONTROL = "cubic"
 RECORDS = "records.jsonl"
-ATTEMPTS = 4
-"""How often a run is repeated in which the machine could not keep the link's time."""
+REPEATS_S = 30.0
+"""How long a path may go on repeating runs in which the machine could not keep the link's time."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +68,18 @@ def execute(task: Task) -> Certificate | None:
             tell("warming up")
             for outcome in measure.warm_up(path):
                 tell("warming up", verdict=outcome.verdict, detail=outcome.detail)
+        allowance = REPEATS_S
         for workload, index in task.rounds():
-            for _ in range(ATTEMPTS):
+            while True:
                 tell("measuring", workload=workload, index=index)
+                begin = time.monotonic()
                 sample = Sample(task.scenario.stem, task.system, workload, index, _measure(path, workload))
+                took = time.monotonic() - begin
                 records.write(sample.to_json() + "\n")
                 records.flush()
-                if sample.outcome.verdict is not Verdict.EMULATOR_LATE:
+                if sample.outcome.verdict is not Verdict.EMULATOR_LATE or took > allowance:
                     break
+                allowance -= took
             tell("measured", workload=workload, verdict=sample.outcome.verdict, detail=sample.outcome.detail)
         tell("cleaning up")
         return path.end_emulation()
@@ -86,13 +91,15 @@ def tell(step: str, **fields: Any) -> None:
 
 
 def _measure(path: Topology, workload: str) -> Outcome:
-    """Measure once, under a certificate for just that time. A run in which the machine was late has no time."""
+    """Measure once, under a certificate for just that time."""
     path.lap()
     outcome = measure.WORKLOADS[workload](path)
     certificate = path.lap()
     if certificate is None or certificate.valid:
         return outcome
-    return replace(outcome, verdict=Verdict.EMULATOR_LATE, seconds=None, detail="; ".join(certificate.reasons))
+    if outcome.verdict is not Verdict.OK:
+        return outcome
+    return replace(outcome, verdict=Verdict.EMULATOR_LATE, detail="; ".join(certificate.reasons))
 
 
 def main() -> int:

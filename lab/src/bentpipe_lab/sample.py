@@ -16,7 +16,7 @@ class Outcome:
 
     verdict: Verdict
     seconds: float | None = None
-    """How long it took; only a run that ended well has a time."""
+    """How long it took; only a run that ended well has a time, though it may be that of a late emulator."""
     bytes_received: int = 0
     detail: str = ""
     curve: list[tuple[float, int]] = field(default_factory=list)

@@ -25,7 +25,7 @@ class Row:
     bound_s: float
     ratio_to_bound: float | None
     certificate_valid: bool
-    """Whether every run that has a time had a valid certificate; false when none has."""
+    """Whether the runs counted here had valid certificates; false when no run had."""
 
     def told(self) -> dict[str, Any]:
         """As it is written to `summary.json`."""
@@ -35,12 +35,15 @@ class Row:
 def row(samples: Iterable[Sample], bound_s: float) -> Row:
     """Summarise the samples of one workload by one system over one scenario.
 
-    A run in which the emulator was late is no run of the system: it has been repeated, and counts only where
-    no repetition did better.
+    A run in which the emulator was late says nothing of the system: such runs are left out, never averaged with
+    the others. Where there are no others, they are all there is to show, and the row says so.
     """
-    samples = _without_repeated(samples)
+    samples = list(samples)
     (key,) = {(sample.scenario, sample.system, sample.workload) for sample in samples}
-    times = [sample.outcome.seconds for sample in samples if sample.outcome.verdict is Verdict.OK]
+    punctual = [sample for sample in samples if sample.outcome.verdict is not Verdict.EMULATOR_LATE]
+    good = Verdict.OK if punctual else Verdict.EMULATOR_LATE
+    samples = punctual or samples
+    times = [sample.outcome.seconds for sample in samples if sample.outcome.verdict is good]
     seconds = np.array([time for time in times if time is not None])
     median, p95 = (float(q) for q in np.quantile(seconds, [0.5, 0.95])) if seconds.size else (None, None)
     return Row(
@@ -51,23 +54,8 @@ def row(samples: Iterable[Sample], bound_s: float) -> Row:
         p95_s=_rounded(p95),
         bound_s=round(bound_s, 4),
         ratio_to_bound=None if median is None else round(median / bound_s, 4),
-        certificate_valid=bool(seconds.size),
+        certificate_valid=bool(punctual),
     )
-
-
-def _without_repeated(samples: Iterable[Sample]) -> list[Sample]:
-    """All but the late ones that another one of the same place in the plan follows."""
-    kept: list[Sample] = []
-    for sample in samples:
-        last = kept[-1] if kept else None
-        if last and last.outcome.verdict is Verdict.EMULATOR_LATE and _place(last) == _place(sample):
-            kept.pop()
-        kept.append(sample)
-    return kept
-
-
-def _place(sample: Sample) -> tuple[str, str, str, int]:
-    return (sample.scenario, sample.system, sample.workload, sample.index)
 
 
 def failures(samples: Iterable[Sample]) -> Counter[tuple[str, str]]:

@@ -370,6 +370,14 @@ pub fn link(delay: &str) -> Scenario {
     ))
 }
 
+/// The same over GEO, and nothing comes through any more from `from` on.
+pub fn dark_from(from: &str) -> Scenario {
+    scenario(&format!(
+        "rate = \"1 Gbit/s\"\ndelay = \"250 ms\"\nqueue = \"100 MB\"\n\
+         outages = [{{ from = \"{from}\", for = \"1 h\", packets = \"lost\" }}]"
+    ))
+}
+
 fn scenario(direction: &str) -> Scenario {
     Scenario::parse(&format!(
         "name = \"test\"\n[forward]\n{direction}\n[return]\n{direction}\n"
