@@ -249,11 +249,14 @@ pub fn path(connection: &noq::Connection) -> String {
 
 /// A connection's end in words for people at both ends.
 pub fn describe(error: &noq::ConnectionError) -> String {
+    // The TLS library's name for an error of ours.
+    const OURS: &str = "unexpected error: ";
     match error {
         noq::ConnectionError::ConnectionClosed(close) if !close.reason.is_empty() => {
+            let reason = String::from_utf8_lossy(&close.reason);
             format!(
                 "refused by the other end: {}",
-                String::from_utf8_lossy(&close.reason)
+                reason.trim_start_matches(OURS)
             )
         }
         noq::ConnectionError::ApplicationClosed(close) if !close.reason.is_empty() => {
@@ -263,7 +266,7 @@ pub fn describe(error: &noq::ConnectionError) -> String {
             )
         }
         noq::ConnectionError::TransportError(error) if !error.reason.is_empty() => {
-            error.reason.clone()
+            error.reason.trim_start_matches(OURS).to_owned()
         }
         noq::ConnectionError::Reset => "the other end has restarted".into(),
         noq::ConnectionError::TimedOut => "nothing was heard for too long".into(),
