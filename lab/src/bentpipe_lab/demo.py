@@ -101,7 +101,7 @@ def _scenario(name: str) -> Path:
 def _doubts(rows: Sequence[stats.Row], scenario: str) -> list[str]:
     """What a reader must know before believing the table."""
     return [
-        f"[yellow]{scenario}, {row.system}, {row.workload}: {Verdict.EMULATOR_LATE} in every run, do not trust its time[/]"
+        f"[yellow]{scenario}, {row.system}, {row.workload}: {Verdict.EMULATOR_LATE} in every run, not to be trusted[/]"
         for row in rows
         if row.scenario == scenario and not row.certificate_valid
     ]
