@@ -7,7 +7,8 @@ use bentpipe_tunnel::egress::Egress;
 use bentpipe_tunnel::identity::{Fingerprint, Identity};
 use bentpipe_tunnel::target::Target;
 use bentpipe_tunnel::transport::Transport;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::failure::{self, Failure};
 
@@ -16,6 +17,7 @@ use crate::failure::{self, Failure};
 #[serde(deny_unknown_fields, default)]
 pub struct Gateway {
     /// Where terminals arrive, UDP.
+    #[serde(deserialize_with = "socket_address")]
     pub listen: SocketAddr,
     pub egress: EgressTable,
     pub transport: Transport,
@@ -25,6 +27,7 @@ pub struct Gateway {
 #[serde(deny_unknown_fields, default)]
 pub struct EgressTable {
     /// Networks that may be dialled although they are not public.
+    #[serde(deserialize_with = "networks")]
     pub allow: Vec<ipnet::IpNet>,
 }
 
@@ -72,7 +75,31 @@ pub struct Transparent {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Socks5 {
+    #[serde(deserialize_with = "socket_address")]
     pub listen: SocketAddr,
+}
+
+fn socket_address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(|_| {
+        D::Error::custom(format!(
+            "{text:?} is not an address and a port; write it like \"0.0.0.0:4433\" or \"[::1]:1080\""
+        ))
+    })
+}
+
+fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ipnet::IpNet>, D::Error> {
+    let network = |text: &String| {
+        text.parse().map_err(|_| {
+            D::Error::custom(format!(
+                "{text:?} is not a network; write it like \"10.9.0.0/16\" or \"fd00::/8\", one address as \"10.9.0.1/32\""
+            ))
+        })
+    };
+    Vec::<String>::deserialize(deserializer)?
+        .iter()
+        .map(network)
+        .collect()
 }
 
 fn transparent_port() -> u16 {
@@ -232,4 +259,32 @@ impl Files {
 
 fn parse<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Failure> {
     toml::from_str(&failure::read(path)?).map_err(|error| Failure::file(path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_address_or_network_is_told_how_to_be_written() {
+        for (text, said) in [
+            (
+                "listen = \"4433\"",
+                "\"4433\" is not an address and a port; write it like",
+            ),
+            (
+                "[egress]\nallow = [\"10.0.0.0/33\"]",
+                "\"10.0.0.0/33\" is not a network; write it like",
+            ),
+            (
+                "[egress]\nallow = [\"10.0.0.1\"]",
+                "one address as \"10.9.0.1/32\"",
+            ),
+        ] {
+            let error = toml::from_str::<Gateway>(text).unwrap_err().to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+        toml::from_str::<Gateway>("listen = \"[::]:4433\"\n[egress]\nallow = [\"10.9.0.0/16\"]")
+            .unwrap();
+    }
 }
