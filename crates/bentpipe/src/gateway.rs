@@ -33,6 +33,10 @@ allow = []
 memory = "1 GiB"
 expected_rate = "250 Mbit/s"
 expected_rtt = "650 ms"
+# How fast this end sends to the terminals: cubic, satellite, newreno, cubic-search, hybla,
+# bbr3, or fixed with the rate that was contracted.
+# controller = "fixed"
+# contracted_rate = "20 Mbit/s"
 "#;
 
 /// The end on the internet: authenticates terminals, speaks to the real servers
@@ -106,9 +110,10 @@ async fn serve(files: Files) -> Result<(), Failure> {
     let registry = Arc::new(registry);
     let open_files = limits::raise_open_files();
     let server = server_config(&identity, registry.clone(), &config.transport);
-    let (endpoint, received) = quic::endpoint(config.listen, &identity, Some(server))
+    let (endpoint, received) = quic::endpoint(config.listen, &identity, Some(server.clone()))
         .map_err(|error| daemon::cannot_listen("listen", "UDP", config.listen, &error))?;
     let parts = Parts {
+        server,
         registry,
         transport: config.transport.clone(),
         egress: config.egress(),
@@ -123,7 +128,7 @@ async fn serve(files: Files) -> Result<(), Failure> {
     tracing::info!(
         sessions = config.transport.max_sessions(),
         open_files,
-        controller = ?config.transport.controller,
+        controller = %config.transport.controller,
         "gateway is running"
     );
     tokio::select! {

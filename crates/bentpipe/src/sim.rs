@@ -226,7 +226,7 @@ impl PlanFile {
         let mut settings = Settings::new(self.flow.controller);
         settings.initial_window = self.flow.initial_window;
         settings.initial_rtt = self.flow.initial_rtt.unwrap_or(self.link.satellite_rtt());
-        settings.expected_rate = Some(self.link.forward.rate.ceiling());
+        settings.contracted_rate = Some(self.link.forward.rate.ceiling());
         let mut transport = Transport::new(settings);
         let other = self
             .r#move

@@ -7,6 +7,7 @@ use bentpipe_os::tcp::Machine;
 use bentpipe_os::{ingress, limits, quic, tproxy};
 use bentpipe_tunnel::enrolment::EnrolmentLine;
 use bentpipe_tunnel::identity::Identity;
+use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::session::Connector;
 use bentpipe_tunnel::terminal::Terminal;
 use clap::{Args, Subcommand};
@@ -31,6 +32,10 @@ listen = "127.0.0.1:1080"
 memory = "256 MiB"
 expected_rate = "250 Mbit/s"
 expected_rtt = "650 ms"
+# How fast this end sends to the gateway: cubic, satellite, newreno, cubic-search, hybla,
+# bbr3, or fixed with the rate that was contracted.
+# controller = "fixed"
+# contracted_rate = "20 Mbit/s"
 "#;
 
 /// The end beside the dish: takes applications' connections into the tunnel
@@ -179,6 +184,7 @@ fn connector(
         gateway,
         gateway_key,
         transport: config.transport.clone(),
+        paths: Paths::default(),
         resolver: Machine,
     })
 }

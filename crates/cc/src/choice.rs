@@ -117,7 +117,7 @@ pub struct Settings {
     pub initial_rtt: Span,
     /// What this end may send, where it is known: the `fixed` controller's rate, and
     /// an upper bound for Hybla's start.
-    pub expected_rate: Option<Rate>,
+    pub contracted_rate: Option<Rate>,
     /// Whether a connection starts from what the one before it learnt (RFC 9959).
     pub resume: bool,
 }
@@ -129,7 +129,7 @@ impl Settings {
             controller,
             initial_window: 32,
             initial_rtt: Span::from_millis(600),
-            expected_rate: None,
+            contracted_rate: None,
             resume: true,
         }
     }
@@ -154,14 +154,14 @@ impl Settings {
         if !(1_000_000..=10_000_000_000).contains(&self.initial_rtt.as_nanos()) {
             return range("initial_rtt", &self.initial_rtt, "1 ms to 10 s");
         }
-        match self.expected_rate {
+        match self.contracted_rate {
             None if self.controller == Choice::Fixed => range(
-                "expected_rate",
+                "contracted_rate",
                 &"nothing",
                 "8 kbit/s to 100 Gbit/s; this controller is that rate",
             ),
             Some(rate) if !(8_000..=100_000_000_000).contains(&rate.bits_per_second()) => {
-                range("expected_rate", &rate, "8 kbit/s to 100 Gbit/s")
+                range("contracted_rate", &rate, "8 kbit/s to 100 Gbit/s")
             }
             _ => Ok(()),
         }
@@ -182,7 +182,7 @@ impl Settings {
                 memory.clone(),
             ))
         };
-        let expected = self.expected_rate.map(|rate| rate.bits_per_second() / 8);
+        let expected = self.contracted_rate.map(|rate| rate.bits_per_second() / 8);
         match self.controller {
             Choice::Satellite | Choice::LibraryBbr3 => Box::new(satellite::Satellite::new(
                 packet,

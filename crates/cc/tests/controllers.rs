@@ -11,7 +11,7 @@ const RTT: Span = Span::from_millis(600);
 
 fn controller(choice: Choice, window: u64) -> Box<dyn Controller> {
     let mut settings = Settings::new(choice);
-    settings.expected_rate = Some(Rate::from_bits_per_second(20_000_000));
+    settings.contracted_rate = Some(Rate::from_bits_per_second(20_000_000));
     settings.check().expect("settings of a test");
     settings.build(PACKET, window * PACKET, &PathMemory::default())
 }
@@ -147,7 +147,7 @@ fn an_unknown_controller_is_told_the_known_ones() {
         .expect_err("a contract has a rate")
         .to_string();
     assert!(
-        error.contains("fixed") && error.contains("expected_rate"),
+        error.contains("fixed") && error.contains("contracted_rate"),
         "{error}"
     );
     settings.controller = Choice::Cubic;

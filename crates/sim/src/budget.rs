@@ -228,7 +228,7 @@ fn geo_bdp() -> QueueLimit {
 fn transport(controller: Choice, forward: u64, rtt: Span) -> Transport {
     let mut settings = Settings::new(controller);
     settings.initial_rtt = rtt;
-    settings.expected_rate = Some(rate(forward));
+    settings.contracted_rate = Some(rate(forward));
     let mut transport = Transport::new(settings);
     transport.rate = rate(forward);
     transport

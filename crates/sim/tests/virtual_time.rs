@@ -63,7 +63,8 @@ fn the_same_plan_twice_gives_the_same_bytes() {
 fn what_is_asked_for_arrives_whole_with_every_controller() {
     for controller in Choice::ALL {
         let mut plan = plan(controller, geo("0.1 %", "1500 kB"), 1, 1_000_000);
-        plan.flows[0].transport.settings.expected_rate = Some(plan.links[0].forward.rate.ceiling());
+        plan.flows[0].transport.settings.contracted_rate =
+            Some(plan.links[0].forward.rate.ceiling());
         let records = records(&plan);
         assert_eq!(records.flows[0].verdict, Verdict::Ok, "{controller}");
         assert_eq!(records.transfers[0].received, 1_000_000, "{controller}");
@@ -108,9 +109,9 @@ fn a_plan_that_cannot_be_carried_out_is_refused() {
         .to_string();
     assert!(error.contains("flows[0].path names link 3"), "{error}");
     let mut controller = plan(Choice::Fixed, geo("0 %", "100 kB"), 1, 1000);
-    controller.flows[0].transport.settings.expected_rate = None;
+    controller.flows[0].transport.settings.contracted_rate = None;
     let error = controller.check().expect_err("no rate").to_string();
-    assert!(error.contains("expected_rate"), "{error}");
+    assert!(error.contains("contracted_rate"), "{error}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bentpipe_cc::PathMemory;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -17,6 +18,7 @@ use crate::egress::Egress;
 use crate::flow::{self, Carried, Down as _};
 use crate::identity::{Fingerprint, Identity, Registry, Standing};
 use crate::outside::Dial;
+use crate::paths::Paths;
 use crate::session::{describe, path};
 use crate::stall::Stalls;
 use crate::target::{Host, Target};
@@ -44,10 +46,12 @@ type RequestStream = h3::server::RequestStream<crate::session::BidiStream, Bytes
 /// A running gateway.
 pub struct Gateway<D> {
     endpoint: noq::Endpoint,
+    server: noq::ServerConfig,
     registry: Arc<dyn Registry>,
     transport: Transport,
     egress: Egress,
     dialler: D,
+    paths: Paths,
     sessions: Mutex<Sessions>,
     /// UDP datagrams that belonged to sessions which have ended.
     datagrams: AtomicU64,
@@ -70,6 +74,8 @@ struct Peer {
 
 /// What a gateway needs beside its endpoint.
 pub struct Parts<D> {
+    /// The configuration that its endpoint has, of [`server_config`].
+    pub server: noq::ServerConfig,
     /// Whom it knows.
     pub registry: Arc<dyn Registry>,
     /// Windows and controller.
@@ -89,7 +95,7 @@ pub fn server_config(
     let tls = Arc::new(identity.tls_from(registry));
     let mut config = noq::ServerConfig::with_crypto(tls);
     config
-        .transport_config(Arc::new(transport.quic(MAX_FLOWS)))
+        .transport_config(Arc::new(transport.quic(MAX_FLOWS, PathMemory::default())))
         .max_incoming(MAX_HANDSHAKES)
         .incoming_buffer_size(EARLY_PACKETS)
         .incoming_buffer_size_total(EARLY_PACKETS * MAX_HANDSHAKES as u64);
@@ -97,10 +103,10 @@ pub fn server_config(
 }
 
 impl<D: Dial> Gateway<D> {
-    /// A gateway that serves what arrives at `endpoint`, which has the configuration
-    /// of [`server_config`].
+    /// A gateway that serves what arrives at `endpoint`.
     pub fn new(endpoint: noq::Endpoint, parts: Parts<D>) -> Arc<Self> {
         let Parts {
+            server,
             registry,
             transport,
             egress,
@@ -108,10 +114,12 @@ impl<D: Dial> Gateway<D> {
         } = parts;
         Arc::new(Self {
             endpoint,
+            server,
             registry,
             transport,
             egress,
             dialler,
+            paths: Paths::default(),
             sessions: Mutex::default(),
             datagrams: AtomicU64::new(0),
         })
@@ -137,15 +145,26 @@ impl<D: Dial> Gateway<D> {
             let gateway = self.clone();
             tokio::spawn(async move {
                 let from = incoming.remote_address();
-                let shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, incoming).await;
+                let memory = PathMemory::default();
+                let server = gateway.server(memory.clone());
+                let shaken = async { incoming.accept_with(server)?.await };
+                let shaken = tokio::time::timeout(HANDSHAKE_TIMEOUT, shaken).await;
                 drop(place);
                 match shaken {
-                    Ok(Ok(connection)) => gateway.serve(connection, from).await,
+                    Ok(Ok(connection)) => gateway.serve(connection, from, memory).await,
                     Ok(Err(error)) => tracing::warn!(%from, "no session: {}", describe(&error)),
                     Err(_) => tracing::debug!(%from, "no session: the handshake was not finished"),
                 }
             });
         }
+    }
+
+    /// The configuration for a session whose controller works with `memory`.
+    fn server(&self, memory: PathMemory) -> Arc<noq::ServerConfig> {
+        let transport = self.transport.quic(MAX_FLOWS, memory);
+        let mut server = self.server.clone();
+        server.transport_config(Arc::new(transport));
+        Arc::new(server)
     }
 
     /// UDP datagrams that belonged to a session, so far.
@@ -159,7 +178,12 @@ impl<D: Dial> Gateway<D> {
         open + self.datagrams.load(Ordering::Relaxed)
     }
 
-    async fn serve(self: Arc<Self>, connection: noq::Connection, from: SocketAddr) {
+    async fn serve(
+        self: Arc<Self>,
+        connection: noq::Connection,
+        from: SocketAddr,
+        memory: PathMemory,
+    ) {
         let Some(key) = Fingerprint::of_peer(&connection) else {
             // The handshake requires a certificate; without one it is a defect of ours.
             connection.close(VarInt::from_u32(0), b"no key was shown");
@@ -176,6 +200,8 @@ impl<D: Dial> Gateway<D> {
             return;
         }
         tracing::info!(%from, %key, ?standing, "session is up");
+        // From here on it is known who sends, and with that what may be known of the path.
+        let used = (standing == Standing::Terminal).then(|| self.paths.enter(key, memory));
         let serving = self.serve_requests(&connection, key, standing);
         if standing == Standing::Terminal {
             serving.await;
@@ -185,6 +211,7 @@ impl<D: Dial> Gateway<D> {
         {
             close(&connection, Code::H3_NO_ERROR, b"the time to enrol is over");
         }
+        drop(used);
         let why = connection
             .close_reason()
             .map_or_else(|| "ended".into(), |error| describe(&error));

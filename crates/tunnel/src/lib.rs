@@ -23,6 +23,7 @@ pub mod target;
 pub mod identity;
 pub mod enrolment;
 pub mod transport;
+pub mod paths;
 pub mod terminal;
 pub mod session;
 pub mod wire;

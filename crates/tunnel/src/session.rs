@@ -5,12 +5,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bentpipe_cc::PathMemory;
 use bytes::Bytes;
 use h3::error::StreamError;
 use tokio::sync::watch;
 
 use crate::identity::{Fingerprint, Identity};
 use crate::outside::Resolve;
+use crate::paths::{Paths, Use};
 use crate::target::{Host, Target};
 use crate::transport::Transport;
 use crate::wire::quic::{Connection, Opener, RecvStream, SendStream, Stops};
@@ -34,6 +36,8 @@ pub struct Connector<R> {
     pub gateway_key: Fingerprint,
     /// With what windows and controller.
     pub transport: Transport,
+    /// What earlier sessions learnt of the way there.
+    pub paths: Paths,
     /// How the gateway's name becomes an address.
     pub resolver: R,
 }
@@ -44,6 +48,7 @@ pub struct Session {
     connection: noq::Connection,
     requests: h3::client::SendRequest<Opener, Bytes>,
     stops: Stops,
+    _path: Arc<Use>,
 }
 
 /// Why there is no session.
@@ -74,7 +79,9 @@ impl<R: Resolve> Connector<R> {
         let tls = Arc::new(self.identity.tls_to(self.gateway_key));
         let mut config = noq::ClientConfig::new(tls);
         // The gateway opens no requests towards us.
-        config.transport_config(Arc::new(self.transport.quic(0)));
+        let memory = PathMemory::default();
+        let path = self.paths.enter(self.gateway_key, memory.clone());
+        config.transport_config(Arc::new(self.transport.quic(0, memory)));
         // The name is never checked, the key is; a fixed name tells eavesdroppers nothing.
         let connecting = self
             .endpoint
@@ -84,7 +91,7 @@ impl<R: Resolve> Connector<R> {
             .await
             .map_err(|_| SessionError::Silent(address))?
             .map_err(|error| SessionError::Lost(describe(&error)))?;
-        Session::new(connection).await
+        Session::new(connection, path).await
     }
 
     async fn address(&self) -> Result<SocketAddr, SessionError> {
@@ -134,7 +141,7 @@ impl<R: Resolve> Connector<R> {
 }
 
 impl Session {
-    async fn new(connection: noq::Connection) -> Result<Self, SessionError> {
+    async fn new(connection: noq::Connection, path: Use) -> Result<Self, SessionError> {
         let wire = Connection::new(connection.clone());
         let stops = wire.stops();
         let (mut driver, requests) = h3::client::builder()
@@ -151,6 +158,7 @@ impl Session {
             connection,
             requests,
             stops,
+            _path: Arc::new(path),
         })
     }
 

@@ -10,12 +10,12 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
+use bentpipe_cc::transport::{ACK_AFTER, FULL_PACKET, over_satellite};
+use bentpipe_cc::{Choice, ChoiceError, PathMemory, Settings};
 use bentpipe_units::{Bytes, ParseError, Rate, Span};
-use noq::congestion::{Bbr3Config, ControllerFactory, CubicConfig, NewRenoConfig};
-use noq::{AckFrequencyConfig, MtuDiscoveryConfig, TransportConfig, VarInt};
+use noq::{MtuDiscoveryConfig, TransportConfig, VarInt};
 use serde::{Deserialize, Serialize};
 
 /// Flows that may be open in one session at the same time.
@@ -33,27 +33,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 /// Keeps NATs and firewalls open (RFC 4787 asks for two minutes, 30 s are seen) and
 /// finds out soon that the other end has restarted. About 60 bytes each way.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// UDP payload of a 1500-byte IPv4 packet, the largest that path MTU discovery tries.
-const LARGEST_UDP_PAYLOAD: u16 = 1472;
-/// Acknowledge at least every eleventh packet or 25 ms: on 20 Mbit/s that is 150
-/// acknowledgements a second instead of 850 (draft-ietf-quic-ack-frequency-14).
-const ACK_ELICITING_THRESHOLD: u32 = 10;
-/// QUIC's default max_ack_delay (RFC 9000, section 18.2).
-const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
-
-/// Which congestion controller decides how much is on its way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Controller {
-    /// NewReno as RFC 9002 has it.
-    NewReno,
-    /// CUBIC (RFC 9438).
-    Cubic,
-    /// BBRv3 (draft-ietf-ccwg-bbr).
-    Bbr3,
-}
-
-/// A window counted in packets of 1200 bytes.
+/// A window counted in packets as large as the path is known to carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packets(pub u32);
 
@@ -62,9 +42,12 @@ pub struct Packets(pub u32);
 #[serde(deny_unknown_fields, default)]
 pub struct Transport {
     /// Congestion controller of what this end sends.
-    pub controller: Controller,
+    pub controller: Choice,
     /// Congestion window of a new session.
     pub initial_window: Packets,
+    /// What this end may send by contract; the fixed controller is that rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contracted_rate: Option<Rate>,
     /// The fastest that the link may be in either direction; sizes the windows.
     pub expected_rate: Rate,
     /// The longest round trip to the other end; sizes the windows and the first timeouts.
@@ -76,8 +59,9 @@ pub struct Transport {
 impl Default for Transport {
     fn default() -> Self {
         Self {
-            controller: Controller::Cubic,
+            controller: Choice::Cubic,
             initial_window: Packets(32),
+            contracted_rate: None,
             expected_rate: Rate::from_bits_per_second(250_000_000),
             expected_rtt: Span::from_millis(650),
             memory: Bytes::new(1 << 30),
@@ -86,18 +70,28 @@ impl Default for Transport {
 }
 
 /// Why a `[transport]` table cannot be.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("transport.{field} = {value:?}: {why}")]
-pub struct TransportError {
-    field: &'static str,
-    value: String,
-    why: String,
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum TransportError {
+    /// A field's value.
+    #[error("transport.{field} = {value:?}: {why}")]
+    Field {
+        /// Which.
+        field: &'static str,
+        /// What was given.
+        value: String,
+        /// What would be right.
+        why: String,
+    },
+    /// The controller's parameters.
+    #[error("transport: {0}")]
+    Controller(#[from] ChoiceError),
 }
 
 impl Transport {
     /// Checks what cannot be seen in one field alone.
     pub fn check(&self) -> Result<(), TransportError> {
-        let wrong = |field, value: String, why: String| Err(TransportError { field, value, why });
+        let wrong =
+            |field, value: String, why: String| Err(TransportError::Field { field, value, why });
         if self.expected_rate.bits_per_second() == 0 {
             return wrong(
                 "expected_rate",
@@ -113,13 +107,7 @@ impl Transport {
                 "give a round-trip time from 1 ms to 10 s, like \"650 ms\"".into(),
             );
         }
-        if !(2..=10_000).contains(&self.initial_window.0) {
-            return wrong(
-                "initial_window",
-                self.initial_window.to_string(),
-                "give 2 to 10000 packets, like \"32 packets\"".into(),
-            );
-        }
+        self.settings().check()?;
         if self.max_sessions() == 0 {
             return wrong(
                 "memory",
@@ -160,15 +148,13 @@ impl Transport {
         usize::try_from(RECEIVE_WINDOWS - 2).expect("a handful")
     }
 
-    /// As the QUIC library wants it. `max_requests`: how many flows the peer may open.
-    pub fn quic(&self, max_requests: u32) -> TransportConfig {
+    /// As the QUIC library wants it, towards a peer of which `memory` may know something.
+    /// `max_requests`: how many flows the peer may open.
+    pub fn quic(&self, max_requests: u32, memory: PathMemory) -> TransportConfig {
         let varint = |bytes: u64| VarInt::from_u64(bytes).unwrap_or(VarInt::MAX);
         let mut mtu = MtuDiscoveryConfig::default();
-        mtu.upper_bound(LARGEST_UDP_PAYLOAD);
-        let mut acks = AckFrequencyConfig::default();
-        acks.ack_eliciting_threshold(VarInt::from_u32(ACK_ELICITING_THRESHOLD));
-        acks.max_ack_delay(Some(MAX_ACK_DELAY));
-        let mut quic = TransportConfig::default();
+        mtu.upper_bound(FULL_PACKET);
+        let mut quic = over_satellite(&self.settings(), ACK_AFTER, memory);
         quic.max_concurrent_bidi_streams(VarInt::from_u32(max_requests))
             // HTTP/3 has three: control, QPACK encoder and decoder (RFC 9114, section 6.2).
             .max_concurrent_uni_streams(VarInt::from_u32(8))
@@ -176,34 +162,19 @@ impl Transport {
             .receive_window(varint(RECEIVE_WINDOWS * self.flow_window()))
             .send_window(SEND_WINDOWS * self.flow_window())
             .send_fairness(true)
-            .initial_rtt(self.expected_rtt.as_duration())
             .mtu_discovery_config(Some(mtu))
-            .ack_frequency_config(Some(acks))
             .keep_alive_interval(Some(KEEP_ALIVE))
             .max_idle_timeout(Some(IDLE_TIMEOUT.try_into().expect("fits a varint")))
-            .datagram_receive_buffer_size(None)
-            .congestion_controller_factory(self.controller_factory());
+            .datagram_receive_buffer_size(None);
         quic
     }
 
-    fn controller_factory(&self) -> Arc<dyn ControllerFactory + Send + Sync> {
-        let window = u64::from(self.initial_window.0) * 1200;
-        match self.controller {
-            Controller::NewReno => {
-                let mut config = NewRenoConfig::default();
-                config.initial_window(window);
-                Arc::new(config)
-            }
-            Controller::Cubic => {
-                let mut config = CubicConfig::default();
-                config.initial_window(window);
-                Arc::new(config)
-            }
-            Controller::Bbr3 => {
-                let mut config = Bbr3Config::default();
-                config.initial_window(window);
-                Arc::new(config)
-            }
+    fn settings(&self) -> Settings {
+        Settings {
+            initial_window: self.initial_window.0,
+            initial_rtt: self.expected_rtt,
+            contracted_rate: self.contracted_rate,
+            ..Settings::new(self.controller)
         }
     }
 }

@@ -8,6 +8,7 @@ mod support;
 
 use std::time::Duration;
 
+use bentpipe_cc::Choice;
 use bentpipe_link::Scenario;
 use bentpipe_link::explain::Explanation;
 use support::{Setup, Stream, World, now};
@@ -30,14 +31,14 @@ const BUDGETS: &[Budget] = &[
     Budget {
         workload: "10 MiB download",
         bytes: 10 << 20,
-        limit: 1.12,
-        source: "the demo's limit on a real machine",
+        limit: 1.04,
+        source: "of a warm controller without loss; the demo allows 1.12 on a real machine",
     },
     Budget {
         workload: "2 MB download",
         bytes: 2_000_000,
-        limit: 1.35,
-        source: "the demo's limit on a real machine",
+        limit: 1.10,
+        source: "of a warm controller without loss; the demo allows 1.35 on a real machine",
     },
 ];
 
@@ -70,13 +71,24 @@ async fn download(world: &World, origin: &mut UnboundedReceiver<Stream>, bytes: 
     begin.elapsed()
 }
 
-/// Carries `BUDGETS` over `scenario` in a warm session; ratios to the bound.
-async fn ratios(scenario: &Scenario) -> Vec<f64> {
-    let world = Setup {
+fn setup(scenario: &Scenario, controller: Choice) -> Setup {
+    let mut setup = Setup {
         scenario: scenario.clone(),
         ..Setup::default()
-    }
-    .start();
+    };
+    setup.transport.controller = controller;
+    setup
+}
+
+/// One round trip and `bytes` at the link's rate, seconds.
+fn bound(scenario: &Scenario, bytes: usize) -> f64 {
+    let rate = Explanation::of(scenario).forward.rate_bit_s as f64;
+    scenario.satellite_rtt().as_secs_f64() + bytes as f64 * 8.0 * HEADERS / rate
+}
+
+/// Carries `BUDGETS` over `scenario` in a warm session; ratios to the bound.
+async fn ratios(scenario: &Scenario, controller: Choice) -> Vec<f64> {
+    let world = setup(scenario, controller).start();
     let mut origin = world.internet.serve(ORIGIN);
     world.warm().await;
     for _ in 0..3 {
@@ -85,11 +97,8 @@ async fn ratios(scenario: &Scenario) -> Vec<f64> {
     }
     let mut ratios = Vec::new();
     for budget in BUDGETS {
-        let rate = Explanation::of(scenario).forward.rate_bit_s as f64;
-        let bound =
-            scenario.satellite_rtt().as_secs_f64() + budget.bytes as f64 * 8.0 * HEADERS / rate;
         let took = download(&world, &mut origin, budget.bytes).await;
-        ratios.push(took.as_secs_f64() / bound);
+        ratios.push(took.as_secs_f64() / bound(scenario, budget.bytes));
         tokio::time::sleep(Duration::from_secs(10)).await;
     }
     ratios
@@ -98,19 +107,48 @@ async fn ratios(scenario: &Scenario) -> Vec<f64> {
 #[tokio::test(start_paused = true)]
 async fn a_warm_session_sends_at_the_speed_of_the_link() {
     for name in ["geo", "leo"] {
-        let scenario = shipped(name);
-        for (budget, ratio) in BUDGETS.iter().zip(ratios(&scenario).await) {
-            let Budget {
-                workload,
-                limit,
-                source,
-                ..
-            } = budget;
-            println!("{name}, {workload}: {ratio:.3} x bound, limit {limit} ({source})");
-            assert!(
-                ratio <= *limit,
-                "{name}, {workload}: {ratio:.3} x bound, limit {limit} ({source})"
-            );
+        for controller in [Choice::Cubic, Choice::Satellite] {
+            let scenario = shipped(name);
+            for (budget, ratio) in BUDGETS.iter().zip(ratios(&scenario, controller).await) {
+                let Budget {
+                    workload,
+                    limit,
+                    source,
+                    ..
+                } = budget;
+                println!(
+                    "{name}, {controller}, {workload}: {ratio:.3} x bound, limit {limit} ({source})"
+                );
+                assert!(
+                    ratio <= *limit,
+                    "{name}, {controller}, {workload}: {ratio:.3} x bound, limit {limit} ({source})"
+                );
+            }
         }
+    }
+}
+
+/// What the last session learnt of the satellite, the next one knows (RFC 9959).
+#[tokio::test(start_paused = true)]
+async fn a_reopened_session_starts_fast() {
+    let scenario = shipped("geo");
+    for (controller, limit) in [(Choice::Cubic, 1.30), (Choice::Satellite, 1.10)] {
+        let world = setup(&scenario, controller).start();
+        let mut origin = world.internet.serve(ORIGIN);
+        world.warm().await;
+        let first = download(&world, &mut origin, 10 << 20).await;
+        download(&world, &mut origin, 10 << 20).await;
+        let session = world.terminal.session().borrow().clone().unwrap();
+        session.close();
+        drop(session);
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        world.warm().await;
+        let again = download(&world, &mut origin, 10 << 20).await;
+        let ratio = again.as_secs_f64() / bound(&scenario, 10 << 20);
+        println!("{controller}: first {first:?}, reopened {again:?}, {ratio:.3} x bound");
+        assert!(
+            ratio <= limit,
+            "{controller}: {ratio:.3} x bound, limit {limit}"
+        );
     }
 }

@@ -51,15 +51,10 @@ impl CarefulResume {
         initial_window: u64,
         memory: PathMemory,
     ) -> Self {
-        let phase = if memory.get().is_some() {
-            Phase::Reconnaissance
-        } else {
-            Phase::Normal
-        };
         Self {
             inner,
             memory,
-            phase,
+            phase: Phase::Reconnaissance,
             initial_window,
             packet,
             pipe: 0,
@@ -103,7 +98,9 @@ impl Controller for CarefulResume {
 
     fn on_acked(&mut self, packet: &Acked) {
         self.rtt = packet.rtt().as_secs_f64();
-        if self.phase == Phase::Reconnaissance {
+        // Section 4.1: until there is more to send than the window allows. A gateway learns
+        // only from the handshake with whom it speaks, and so what it may remember.
+        if self.phase == Phase::Reconnaissance && !packet.app_limited {
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,

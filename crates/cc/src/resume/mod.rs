@@ -44,6 +44,11 @@ impl PathMemory {
         Self(Arc::new(Mutex::new(Some(path))))
     }
 
+    /// Whether `other` is this memory.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// What is known.
     pub fn get(&self) -> Option<Path> {
         *self

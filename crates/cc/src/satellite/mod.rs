@@ -350,7 +350,6 @@ impl Controller for Satellite {
 
     fn on_acks_done(&mut self, end: AcksDone) {
         let now = end.now;
-        let first = self.queue.base().is_none();
         self.last_acked = now;
         if self.dark.take().is_some() {
             self.clock.restart();
@@ -368,7 +367,7 @@ impl Controller for Satellite {
 
         match self.phase {
             Phase::Start => {
-                if first && let Some(path) = self.remembered() {
+                if let Some(path) = self.remembered() {
                     self.rate = REMEMBERED * path.rate;
                 }
                 if let Some(shown) = self.train.on_acks_done(now) {

@@ -20,6 +20,7 @@ use bentpipe_tunnel::egress::Egress;
 use bentpipe_tunnel::gateway::{Gateway, Parts, server_config};
 use bentpipe_tunnel::identity::{Fingerprint, Identity, Registry, Standing};
 use bentpipe_tunnel::outside::{Dial, Resolve, Socket};
+use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::session::Connector;
 use bentpipe_tunnel::target::Target;
 use bentpipe_tunnel::terminal::Terminal;
@@ -468,6 +469,7 @@ impl Setup {
             gateway: GATEWAY.parse().unwrap(),
             gateway_key: identity(self.expects).fingerprint(),
             transport: self.transport.clone(),
+            paths: Paths::default(),
             resolver: self.internet.clone(),
         }
     }
@@ -482,6 +484,7 @@ impl Setup {
         let gateway = Gateway::new(
             endpoint,
             Parts {
+                server: self.server(),
                 registry: self.list.clone(),
                 transport: self.transport.clone(),
                 egress: Egress::default(),
