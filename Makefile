@@ -10,7 +10,7 @@ PYTHON := $(VENV)/bin/python
 # Runs a command where network namespaces can be made: as root as it is, otherwise in a user namespace.
 NETADMIN := scripts/with-namespaces
 
-.PHONY: help setup build demo demo-quick test lint unit e2e bench budgets fmt lock clean
+.PHONY: help setup build demo demo-quick test lint unit e2e bench controllers budgets fmt lock clean
 
 help: ## these lines
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ demo-quick: setup build ## the demo with one run of each workload
 
 bench: setup build ## speed and memory of tunnel and emulator; writes out/bench/summary.json
 	@$(NETADMIN) $(PYTHON) -m bentpipe_lab bench --out out/bench
+
+controllers: setup build ## the tunnel's controllers beside each other over GEO, LEO and a lossy GEO, in real time
+	@$(NETADMIN) $(PYTHON) -m bentpipe_lab controllers --out out/controllers
 
 budgets: build ## the controllers against their goals in virtual time; writes out/budgets.json
 	@$(BIN) sim budgets --out out/budgets.json

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bentpipe_lab import bench, demo, host
+from bentpipe_lab import bench, controllers, demo, host
 from bentpipe_lab.errors import LabError
 
 
@@ -19,6 +19,9 @@ def main() -> int:
     showing.add_argument("--quick", action="store_true", help="one run of each workload: to try it, not to believe it")
     measuring = commands.add_parser("bench", help="speed and memory of tunnel and emulator")
     measuring.add_argument("--out", type=Path, default=Path("out/bench"))
+    comparing = commands.add_parser("controllers", help="the tunnel's congestion controllers beside each other")
+    comparing.add_argument("--out", type=Path, default=Path("out/controllers"))
+    comparing.add_argument("--of", nargs="+", default=controllers.CONTROLLERS, metavar="CONTROLLER", help="which")
     commands.add_parser("clean", help="remove what runs that died left behind")
     arguments = parser.parse_args()
     console = Console()
@@ -28,6 +31,8 @@ def main() -> int:
                 return demo.demo(arguments.out, demo.QUICK if arguments.quick else demo.COUNTS, console)
             case "bench":
                 return bench.bench(arguments.out, console)
+            case "controllers":
+                return controllers.compare(arguments.out, arguments.of, console)
             case _:
                 console.print(*(host.clean_leftovers() or ["nothing was left behind"]))
                 return 0

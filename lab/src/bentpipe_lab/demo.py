@@ -48,7 +48,7 @@ def demo(out: Path, counts: Counts, console: Console) -> int:
         console.print(f"removed what an earlier run left behind: {', '.join(removed)}")
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    links = {name: Link.from_explanation(explain(_scenario(name))) for name in counts}
+    links = {name: Link.from_explanation(explain(scenario(name))) for name in counts}
     tasks = plan(out, counts)
     with host.allowed_congestion_control(CONGESTION_CONTROL) as said:
         if said:
@@ -74,7 +74,7 @@ def demo(out: Path, counts: Counts, console: Console) -> int:
 def plan(out: Path, counts: Counts) -> list[Task]:
     """Every system over every scenario, in the order in which they keep two slots equally busy."""
     return [
-        Task(_scenario(name), system, counts[name], out / "runs" / f"{name}-{system}")
+        Task(scenario(name), system, counts[name], out / "runs" / f"{name}-{system}")
         for name, systems in zip(counts, cycle((list(SYSTEMS), list(reversed(SYSTEMS)))), strict=False)
         for system in systems
     ]
@@ -94,7 +94,8 @@ def summarise(tasks: Sequence[Task], links: Mapping[str, Link]) -> list[stats.Ro
     return rows
 
 
-def _scenario(name: str) -> Path:
+def scenario(name: str) -> Path:
+    """The file of a scenario that is shipped."""
     return host.REPOSITORY / "scenarios" / f"{name}.toml"
 
 

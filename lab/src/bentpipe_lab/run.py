@@ -35,11 +35,19 @@ class Task:
     counts: dict[str, int]
     directory: Path
     congestion_control: str = CONGESTION_CONTROL
+    """The kernel's, for TCP."""
+    controller: str | None = None
+    """The tunnel's, at both ends; None is the product's default."""
+
+    @property
+    def measured(self) -> str:
+        """The system, with its controller where one was chosen."""
+        return self.system if self.controller is None else f"{self.system} {self.controller}"
 
     @property
     def name(self) -> str:
         """Short and unique within a plan."""
-        return f"{self.scenario.stem}-{self.system}"
+        return "-".join(filter(None, (self.scenario.stem, self.system, self.controller)))
 
     def rounds(self) -> list[tuple[str, int]]:
         """(workload, index) in the order of measurement: workloads take turns, so that drift hits all alike."""
@@ -52,6 +60,7 @@ class Task:
             sys.executable, "-m", "bentpipe_lab.run", "--scenario", str(self.scenario), "--system", self.system,
             "--counts", json.dumps(self.counts), "--directory", str(self.directory),
             "--congestion-control", self.congestion_control,
+            *([] if self.controller is None else ["--controller", self.controller]),
         ]  # fmt: skip
 
 
@@ -63,7 +72,7 @@ def execute(task: Task) -> Certificate | None:
         topology(task.directory, task.scenario, congestion_control=task.congestion_control) as path,
         (task.directory / RECORDS).open("w") as records,
     ):
-        SYSTEMS[task.system](path)
+        SYSTEMS[task.system](path, task.controller)
         if task.system != "direct":
             tell("warming up")
             for outcome in measure.warm_up(path):
@@ -73,7 +82,7 @@ def execute(task: Task) -> Certificate | None:
             while True:
                 tell("measuring", workload=workload, index=index)
                 begin = time.monotonic()
-                sample = Sample(task.scenario.stem, task.system, workload, index, _measure(path, workload))
+                sample = Sample(task.scenario.stem, task.measured, workload, index, _measure(path, workload))
                 took = time.monotonic() - begin
                 records.write(sample.to_json() + "\n")
                 records.flush()
@@ -110,6 +119,7 @@ def main() -> int:
     parser.add_argument("--counts", type=json.loads, required=True, help="JSON: runs by workload")
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--congestion-control", default=CONGESTION_CONTROL)
+    parser.add_argument("--controller", help="the tunnel's congestion controller")
     arguments = parser.parse_args()
     try:
         with interrupt.as_exception():

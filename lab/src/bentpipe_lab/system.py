@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bentpipe_lab import host
@@ -127,15 +127,15 @@ def terminal_toml(transport: Transport) -> str:
     )
 
 
-def _direct(_path: Topology) -> None:
+def _direct(_path: Topology, _controller: str | None) -> None:
     """Nothing in between: the kernel's TCP from the client to the server."""
 
 
-def _bentpipe(path: Topology) -> None:
-    start_bentpipe(path)
+def _bentpipe(path: Topology, controller: str | None) -> None:
+    start_bentpipe(path, replace(Transport.for_link(path.link), controller=controller))
 
 
-SYSTEMS: dict[str, Callable[[Topology], None]] = {"direct": _direct, "bentpipe": _bentpipe}
+SYSTEMS: dict[str, Callable[[Topology, str | None], None]] = {"direct": _direct, "bentpipe": _bentpipe}
 
 
 def _rate(bit_s: float) -> str:
