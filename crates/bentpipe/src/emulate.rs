@@ -1,7 +1,7 @@
 //! `bentpipe emulate`: a link between network namespaces, in real time.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use bentpipe_link::scenario::{DirectionSpec, Scenario};
 use bentpipe_os::emulator::{
-    Certificate, Emulator, EmulatorError, End, Plan, Remote, Sight, certificate,
+    Certificate, Emulator, EmulatorError, End, Plan, Remote, Sight, certificate, next_addresses,
 };
 use bentpipe_os::namespace::{Namespace, NamespaceError};
 use bentpipe_os::tun::{self, TunError, TunSpec};
@@ -19,6 +19,7 @@ use ipnet::IpNet;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
+use crate::control::{self, Control};
 use crate::failure::Failure;
 use crate::link;
 
@@ -82,6 +83,10 @@ pub struct Command {
     /// Print a line with rates, queues and drops to standard error every second
     #[arg(long)]
     progress: bool,
+    /// Where `bentpipe link set` and `bentpipe link show` reach this emulator, a Unix
+    /// socket for root alone; /run/bentpipe/emulate-PID.sock unless given
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
     /// Seed of the losses, instead of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -167,10 +172,17 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         |path: &PathBuf| std::fs::File::create(path).map_err(|error| Failure::file(path, error));
     let certificate_file = command.certificate.as_ref().map(create).transpose()?;
     let records_file = command.records.as_ref().map(create).transpose()?;
+    let plans = plans(command, &scenario)?;
+    let control = Control::bind(command.control.as_deref())?;
+    let links = control::Links {
+        scenario: scenario.name.clone(),
+        directory: scenario_directory(&command.scenario),
+        names: plans.iter().map(|plan| plan.name.clone()).collect(),
+    };
     let mut emulator = Emulator::create(
         &scenario.name,
         certificate::limit(scenario.satellite_rtt()),
-        plans(command, &scenario)?,
+        plans,
     )
     .map_err(emulator_failure)?;
     let namespaces = emulator.take_namespaces();
@@ -180,7 +192,13 @@ pub fn run(command: &Command) -> Result<(), Failure> {
 
     let remote = emulator.remote();
     obey_signals(emulator.remote())?;
+    let control = control
+        .map(|control| control.serve(emulator.remote(), links))
+        .transpose()?;
     println!("ready: {}", scenario.name);
+    if let Some(control) = &control {
+        println!("control: {}", control.path().display());
+    }
     std::io::stdout().flush().context("standard output")?;
 
     let duration = command.duration;
@@ -246,17 +264,25 @@ fn obey_signals(remote: Remote) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Where scenarios lie that are named without their path.
+fn scenario_directory(scenario: &Path) -> PathBuf {
+    let absolute = std::path::absolute(scenario).unwrap_or_else(|_| scenario.to_owned());
+    absolute.parent().map(Path::to_owned).unwrap_or_default()
+}
+
 fn plans(command: &Command, scenario: &Scenario) -> Result<Vec<Plan>, Failure> {
     let seed = command.seed.unwrap_or(scenario.seed);
     let mtu = command.mtu;
     let hop = |name: String, ends: &Ends, seed| {
         let end = |(place, addresses): &(Place, Vec<IpNet>)| place.open("sat0", mtu, addresses);
+        let new_address_at = new_addresses(command, scenario, ends)?;
         Ok::<_, Failure>(Plan {
             name,
             near: end(&ends.terminal)?,
             far: end(&ends.gateway)?,
             forward: scenario.forward.clone(),
             r#return: scenario.r#return.clone(),
+            new_address_at,
             seed,
         })
     };
@@ -290,10 +316,32 @@ fn plans(command: &Command, scenario: &Scenario) -> Result<Vec<Plan>, Failure> {
             far: server.open("gnd0", mtu, &command.ground_server_address)?,
             forward: ground.clone(),
             r#return: ground,
+            new_address_at: Vec::new(),
             seed: seed.wrapping_add(2),
         });
     }
     Ok(plans)
+}
+
+/// When the terminal gets new addresses, checked: there are such.
+fn new_addresses(
+    command: &Command,
+    scenario: &Scenario,
+    ends: &Ends,
+) -> Result<Vec<Span>, Failure> {
+    let switches = scenario.switch.iter().enumerate();
+    let mut own = ends.terminal.1.clone();
+    let mut moments = Vec::new();
+    for (number, switch) in switches.filter(|(_, switch)| switch.new_address) {
+        own = next_addresses(&own, &ends.gateway.1).map_err(|error| {
+            Failure::file(
+                &command.scenario,
+                format!("switch.{number}.new_address = true: {error}"),
+            )
+        })?;
+        moments.push(switch.at);
+    }
+    Ok(moments)
 }
 
 /// How often the run is looked at from outside.

@@ -1,4 +1,4 @@
-//! `bentpipe link`: the link model, without running it.
+//! `bentpipe link`: what a link amounts to, and changing one that runs.
 
 use std::path::{Path, PathBuf};
 
@@ -8,6 +8,7 @@ use bentpipe_link::explain::Explanation;
 use bentpipe_link::validate;
 use clap::Subcommand;
 
+use crate::control::{self, Answer, Question, Set, Sides};
 use crate::failure::{self, Failure};
 
 #[derive(Debug, Subcommand)]
@@ -16,6 +17,42 @@ pub enum Command {
     Explain {
         /// The scenario, a TOML file
         scenario: PathBuf,
+        /// As JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Change a running emulator's links
+    ///
+    /// All that is given changes between the same two packets, or nothing does. The
+    /// emulator's certificate lists it. CHANGE is one of
+    ///
+    ///   rate="10 Mbit/s"     a constant rate from now on
+    ///   delay="100 ms"       a constant one-way delay
+    ///   loss="1 %"           other losses, or a table as in a scenario
+    ///   outage="2 s"         nothing comes through for so long; also true or false
+    ///   switch=SCENARIO      another scenario's satellite hop takes over: a file, or
+    ///                        the name of one that lies beside the running one
+    ///   new_address=true     the terminal's next address; or addresses, as CIDR
+    #[command(verbatim_doc_comment)]
+    Set {
+        /// The emulator's socket, as it printed it; the only one that runs when not given
+        #[arg(long, value_name = "PATH")]
+        control: Option<PathBuf>,
+        /// The link; every satellite hop when not given
+        #[arg(long, value_name = "NAME")]
+        link: Option<String>,
+        /// Which directions of it
+        #[arg(long, value_enum, default_value_t)]
+        direction: Sides,
+        /// What changes
+        #[arg(required = true, value_name = "CHANGE")]
+        changes: Vec<String>,
+    },
+    /// Show how a running emulator's links are doing
+    Show {
+        /// The emulator's socket, as it printed it; the only one that runs when not given
+        #[arg(long, value_name = "PATH")]
+        control: Option<PathBuf>,
         /// As JSON, for programs
         #[arg(long)]
         json: bool,
@@ -44,6 +81,35 @@ pub fn run(command: Command) -> Result<(), Failure> {
             }
             Ok(())
         }
+        Command::Set {
+            control,
+            link,
+            direction,
+            changes,
+        } => {
+            let mut scenario = |name: &str| resolved(control.as_deref(), name);
+            let set = Set {
+                link,
+                direction,
+                ..control::parse(&changes, &mut scenario)?
+            };
+            let answer = control::ask(control.as_deref(), &Question::Set(set))?;
+            if let Answer::Changed(lines) = answer {
+                println!("{}", lines.join("\n"));
+            }
+            Ok(())
+        }
+        Command::Show { control, json } => {
+            let answer = control::ask(control.as_deref(), &Question::Show)?;
+            if let Answer::Shown { links, text, .. } = answer {
+                if json {
+                    println!("{links:#}");
+                } else {
+                    print!("{text}");
+                }
+            }
+            Ok(())
+        }
         Command::Validate { json, output } => validate(json, output.as_deref()),
     }
 }
@@ -69,6 +135,20 @@ fn validate(json: bool, output: Option<&Path>) -> Result<(), Failure> {
         0 => Ok(()),
         failing => Err(anyhow::anyhow!("{failing} of {} claims fail", claims.len()).into()),
     }
+}
+
+/// A scenario to switch to, resolved: a file, or a name beside the running scenario.
+fn resolved(control: Option<&Path>, name: &str) -> Result<String, Failure> {
+    let mut path = PathBuf::from(name);
+    if !path.exists() && !name.contains(['/', '.']) {
+        let answer = control::ask(control, &Question::Show)?;
+        if let Answer::Shown { directory, .. } = answer {
+            path = directory.join(format!("{name}.toml"));
+        }
+    }
+    let scenario = load(&path)?;
+    toml::to_string(&scenario)
+        .map_err(|error| Failure::file(&path, format!("cannot be written out: {error}")))
 }
 
 /// Reads and checks a scenario file, with the traces that it names.

@@ -3,6 +3,7 @@
 mod failure;
 mod link;
 mod emulate;
+mod control;
 mod sim;
 mod terminal;
 mod gateway;

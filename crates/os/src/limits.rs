@@ -1,5 +1,6 @@
 //! What the system lets this process have.
 
+use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Raises the number of files that may be open to what the system permits: each flow
@@ -14,4 +15,13 @@ pub fn raise_open_files() -> u64 {
         Ok(()) => limit.maximum.unwrap_or(u64::MAX),
         Err(_) => limit.current.unwrap_or(u64::MAX),
     }
+}
+
+/// Does `work` while files that are made are for this user alone. The mask belongs to
+/// the whole process: other threads must not make files meanwhile.
+pub fn privately<T>(work: impl FnOnce() -> T) -> T {
+    let before = rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    let result = work();
+    rustix::process::umask(before);
+    result
 }

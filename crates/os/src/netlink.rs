@@ -75,21 +75,19 @@ impl Netlink {
 
     /// Adds an address, usable at once: on a point-to-point device nobody else can have it.
     pub fn add_address(&mut self, index: u32, address: IpNet) -> io::Result<()> {
-        let mut change = AddressMessage::default();
-        change.header.index = index;
-        change.header.prefix_len = address.prefix_len();
+        let mut change = address_of(index, address);
         change.header.flags = AddressHeaderFlags::Nodad;
-        change.header.family = match address.addr() {
-            IpAddr::V4(_) => AddressFamily::Inet,
-            IpAddr::V6(_) => AddressFamily::Inet6,
-        };
-        change.attributes = vec![
-            AddressAttribute::Local(address.addr()),
-            AddressAttribute::Address(address.addr()),
-        ];
         self.tell(
             RouteNetlinkMessage::NewAddress(change),
             NLM_F_CREATE | NLM_F_EXCL,
+        )
+    }
+
+    /// Removes an address.
+    pub fn remove_address(&mut self, index: u32, address: IpNet) -> io::Result<()> {
+        self.tell(
+            RouteNetlinkMessage::DelAddress(address_of(index, address)),
+            0,
         )
     }
 
@@ -127,4 +125,20 @@ impl Netlink {
             };
         }
     }
+}
+
+/// What rtnetlink(7) calls an address of a device.
+fn address_of(index: u32, address: IpNet) -> AddressMessage {
+    let mut message = AddressMessage::default();
+    message.header.index = index;
+    message.header.prefix_len = address.prefix_len();
+    message.header.family = match address.addr() {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
+    };
+    message.attributes = vec![
+        AddressAttribute::Local(address.addr()),
+        AddressAttribute::Address(address.addr()),
+    ];
+    message
 }

@@ -121,7 +121,10 @@ pub struct Tun {
     file: File,
     netlink: Netlink,
     device: String,
+    index: u32,
     namespace: String,
+    /// Those that this value has given to the device.
+    addresses: Vec<IpNet>,
     /// Packets that the kernel had dropped when the device came up.
     dropped_before: u64,
 }
@@ -199,7 +202,9 @@ impl Tun {
             file,
             netlink,
             device: spec.device.clone(),
+            index,
             namespace: namespace.to_owned(),
+            addresses: spec.addresses.clone(),
             dropped_before,
         })
     }
@@ -221,6 +226,47 @@ impl Tun {
     pub fn overflow(&mut self) -> io::Result<u64> {
         let dropped = self.netlink.statistics(&self.device)?.tx_dropped;
         Ok(dropped.saturating_sub(self.dropped_before))
+    }
+
+    /// The addresses that the device was given here.
+    pub fn addresses(&self) -> &[IpNet] {
+        &self.addresses
+    }
+
+    /// Gives the device these addresses instead of those that it has of the same
+    /// families. All or nothing; the new ones come before the old ones go, so that
+    /// routes through the device stay.
+    pub fn replace_addresses(&mut self, new: &[IpNet]) -> Result<(), TunError> {
+        let families: Vec<_> = new.iter().map(|address| address.addr().is_ipv4()).collect();
+        let (old, mut kept): (Vec<_>, Vec<_>) = self
+            .addresses
+            .iter()
+            .copied()
+            .partition(|address| families.contains(&address.addr().is_ipv4()));
+        let added: Vec<_> = new.iter().filter(|it| !old.contains(it)).copied().collect();
+        for (number, address) in added.iter().enumerate() {
+            if let Err(source) = self.netlink.add_address(self.index, *address) {
+                for address in &added[..number] {
+                    // It is there: it was added a moment ago.
+                    let _ = self.netlink.remove_address(self.index, *address);
+                }
+                return Err(TunError::Address {
+                    address: *address,
+                    device: self.device.clone(),
+                    namespace: self.namespace.clone(),
+                    source,
+                });
+            }
+        }
+        for address in old.iter().filter(|it| !new.contains(it)) {
+            if let Err(error) = self.netlink.remove_address(self.index, *address) {
+                // Somebody else has removed it, which is as well.
+                tracing::debug!("removing {address} from {}: {error}", self.device);
+            }
+        }
+        kept.extend(new);
+        self.addresses = kept;
+        Ok(())
     }
 
     /// The device's name.
@@ -267,11 +313,16 @@ fn attach(file: &File, device: &str) -> Result<(), Errno> {
 }
 
 /// Keeps IPv6 from talking over the device by itself (link-local addresses and
-/// router solicitations would be packets in the measurement that nobody sent).
+/// router solicitations would be packets in the measurement that nobody sent), and
+/// lets an address outlive an older one of its network.
 fn quieten(device: &str) {
-    for (setting, value) in [("addr_gen_mode", "1"), ("accept_ra", "0")] {
+    for (setting, value) in [
+        ("ipv6/conf/{}/addr_gen_mode", "1"),
+        ("ipv6/conf/{}/accept_ra", "0"),
+        ("ipv4/conf/{}/promote_secondaries", "1"),
+    ] {
         // A kernel without IPv6 has no such files, and nothing to keep quiet.
-        let path = format!("/proc/sys/net/ipv6/conf/{device}/{setting}");
+        let path = format!("/proc/sys/net/{}", setting.replace("{}", device));
         if let Err(error) = std::fs::write(&path, value) {
             tracing::debug!("{path}: {error}");
         }

@@ -6,6 +6,7 @@ use bentpipe_link::Counters;
 use bentpipe_units::Span;
 use serde::Serialize;
 
+use super::change::Changed;
 pub use super::lateness::Quantiles;
 use crate::realtime::Granted;
 
@@ -30,6 +31,8 @@ pub struct Certificate {
     pub machine: Machine,
     /// Every link that ran.
     pub links: Vec<LinkReport>,
+    /// What was done to the links from outside in that time, in order.
+    pub changes: Vec<Changed>,
     /// What ended the run before its time, if anything did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
@@ -227,6 +230,9 @@ impl fmt::Display for Certificate {
                     writeln!(out, "   dropped: {}", causes.join(", "))?;
                 }
             }
+        }
+        for change in &self.changes {
+            writeln!(out, "changed at {change}")?;
         }
         write!(
             out,

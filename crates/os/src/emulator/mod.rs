@@ -2,7 +2,7 @@
 //! the link model says so.
 //!
 //! A [`frame`] travels in memory from a [`pool`], [`pace`] decides what to do next,
-//! [`run`] does it and takes orders from a [`remote`], [`record`] writes down what
+//! [`run`] does it and takes orders from a [`remote`] ([`change`] is what they are), [`record`] writes down what
 //! became of each packet, [`lateness`] measures how well it is done, and
 //! [`certificate`] says whether to trust it.
 
@@ -10,11 +10,13 @@ mod frame;
 mod pool;
 mod pace;
 mod lateness;
+mod change;
 mod remote;
 mod record;
 mod run;
 pub mod certificate;
 
 pub use certificate::Certificate;
+pub use change::{ChangeError, Changed, NewAddress, NoAddress, Order, next_addresses};
 pub use remote::{Remote, Sight};
 pub use run::{Emulator, EmulatorError, End, Plan};

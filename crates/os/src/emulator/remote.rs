@@ -4,12 +4,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use bentpipe_link::Counters;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::certificate::Certificate;
+use super::change::{ChangeError, Changed, Order, PATIENCE};
 
 /// A handle on a run. Whatever it asks for happens between two packets.
 #[derive(Debug, Clone)]
@@ -31,6 +31,10 @@ pub(super) enum Request {
     Look(Sender<Vec<Sight>>),
     /// A certificate of the time since the last one.
     Lap(Sender<Certificate>),
+    /// To change links.
+    Change(Vec<Order>, Sender<Result<Vec<Changed>, ChangeError>>),
+    /// What was changed so far.
+    Changes(Sender<Vec<Changed>>),
 }
 
 /// How one direction of a link is doing.
@@ -68,7 +72,7 @@ impl Remote {
     pub fn look(&self) -> Option<Vec<Sight>> {
         let (sender, receiver): (_, Receiver<_>) = channel();
         self.ask(Request::Look(sender));
-        receiver.recv_timeout(Duration::from_secs(1)).ok()
+        receiver.recv_timeout(PATIENCE).ok()
     }
 
     /// A certificate of the time since the last lap, or since the beginning; `None` when
@@ -76,7 +80,26 @@ impl Remote {
     pub fn lap(&self) -> Option<Certificate> {
         let (sender, receiver) = channel();
         self.ask(Request::Lap(sender));
-        receiver.recv_timeout(Duration::from_secs(1)).ok()
+        receiver.recv_timeout(PATIENCE).ok()
+    }
+
+    /// Changes links, all between the same two packets or none; says what was changed.
+    ///
+    /// # Errors
+    /// When nothing was changed, and why. After [`ChangeError::Silent`] it may still be.
+    pub fn change(&self, orders: Vec<Order>) -> Result<Vec<Changed>, ChangeError> {
+        let (sender, receiver) = channel();
+        self.ask(Request::Change(orders, sender));
+        receiver
+            .recv_timeout(PATIENCE)
+            .unwrap_or(Err(ChangeError::Silent))
+    }
+
+    /// What was changed since the run began; `None` as for [`Self::look`].
+    pub fn changes(&self) -> Option<Vec<Changed>> {
+        let (sender, receiver) = channel();
+        self.ask(Request::Changes(sender));
+        receiver.recv_timeout(PATIENCE).ok()
     }
 
     fn ask(&self, request: Request) {

@@ -5,14 +5,16 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use bentpipe_link::scenario::DirectionSpec;
+use bentpipe_link::scenario::{Change, DirectionSpec};
 use bentpipe_link::{Counters, Direction};
 use bentpipe_units::{Span, Time};
+use ipnet::IpNet;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 
 use super::certificate::{self, Certificate, DirectionReport, LinkReport, Machine, Quantiles};
+use super::change::{self, Agenda, ChangeError, Changed, NewAddress, Order, Task};
 use super::frame::Frame;
 use super::lateness::Distribution;
 use super::pace::{self, Load, Margin, Step};
@@ -52,6 +54,8 @@ pub struct Plan {
     pub forward: DirectionSpec,
     /// From the near end to the far one.
     pub r#return: DirectionSpec,
+    /// When the near end gets its next addresses: at the scenario's switches.
+    pub new_address_at: Vec<Span>,
     /// Seeds the losses of the forward direction; the other direction's is the next number.
     pub seed: u64,
 }
@@ -81,6 +85,12 @@ pub struct Emulator {
     /// The lane that port `n` feeds is lane `n`.
     lanes: Vec<Lane>,
     names: Vec<String>,
+    agenda: Agenda,
+    /// What was done to the links so far, and how much of it before this lap.
+    changes: Vec<Changed>,
+    changes_before: usize,
+    /// What went wrong apart from lateness.
+    doubts: Vec<String>,
     pool: Pool,
     epoll: OwnedFd,
     remote: Remote,
@@ -147,6 +157,7 @@ impl Emulator {
         )?;
         let mut namespaces = Vec::new();
         let (mut ports, mut lanes, mut names) = (Vec::new(), Vec::new(), Vec::new());
+        let mut agenda = Agenda::default();
         for plan in plans {
             let first = ports.len();
             // Port `first` is the far end: what comes out of it goes forward, to the near one.
@@ -176,6 +187,9 @@ impl Emulator {
                     begun: Begun::default(),
                 });
             }
+            for at in plan.new_address_at {
+                agenda.add(Time::ZERO + at, Task::Readdress(names.len()));
+            }
             names.push(plan.name);
             namespaces.extend([plan.far.namespace, plan.near.namespace]);
         }
@@ -187,6 +201,10 @@ impl Emulator {
             ports,
             lanes,
             names,
+            agenda,
+            changes: Vec::new(),
+            changes_before: 0,
+            doubts: Vec::new(),
             pool: Pool::new(room, PREALLOCATED / room),
             epoll,
             remote,
@@ -241,12 +259,14 @@ impl Emulator {
             let due = self
                 .lanes
                 .iter()
-                .filter_map(|lane| lane.link.poll_timeout());
+                .filter_map(|lane| lane.link.poll_timeout())
+                .chain(self.agenda.next());
             let now = clock.now();
             let step = pace::next(now, due.min(), end, load.mode(margin.span()));
             let nap = match step {
                 Step::End => break,
                 Step::Go => {
+                    self.do_tasks(now);
                     self.depart(&clock);
                     Some(Span::ZERO)
                 }
@@ -312,6 +332,7 @@ impl Emulator {
         for lane in &mut self.lanes {
             lane.begun = Begun::default();
         }
+        self.changes_before = 0;
         let certificate = self.certify(BEFORE, &granted, stretch);
         Ok(match self.recorder.map(Recorder::finish) {
             Some(Err(error)) => {
@@ -336,6 +357,12 @@ impl Emulator {
                 Request::Look(sender) => {
                     let _ = sender.send(self.sights());
                 }
+                Request::Change(orders, sender) => {
+                    let _ = sender.send(self.change(clock.now(), orders));
+                }
+                Request::Changes(sender) => {
+                    let _ = sender.send(self.changes.clone());
+                }
                 Request::Lap(sender) => {
                     let stretch = Stretch {
                         since: lap.since,
@@ -355,8 +382,117 @@ impl Emulator {
         false
     }
 
+    /// Changes links as ordered, all or none.
+    fn change(&mut self, now: Time, orders: Vec<Order>) -> Result<Vec<Changed>, ChangeError> {
+        if self.changes.len() + orders.len() > change::MOST {
+            return Err(ChangeError::TooMany);
+        }
+        // What can fail comes first; what it has done is undone if the rest fails.
+        let mut readdressed: Vec<(usize, Vec<IpNet>)> = Vec::new();
+        for order in &orders {
+            let Some(new) = &order.address else { continue };
+            let before = self.near(order.link).addresses().to_vec();
+            if let Err(error) = self.readdress(order.link, new) {
+                for (link, addresses) in readdressed {
+                    if let Err(error) = self.near(link).replace_addresses(&addresses) {
+                        tracing::error!("putting an address back: {error}");
+                    }
+                }
+                return Err(error);
+            }
+            readdressed.push((order.link, before));
+        }
+        let done: Vec<_> = orders
+            .into_iter()
+            .map(|order| self.obey(now, order))
+            .collect();
+        self.changes.extend(done.iter().cloned());
+        Ok(done)
+    }
+
+    /// Does what cannot fail of an order.
+    fn obey(&mut self, now: Time, order: Order) -> Changed {
+        let direction = match (&order.forward, &order.r#return) {
+            (Some(_), None) => "forward",
+            (None, Some(_)) => "return",
+            _ => "both",
+        };
+        for (lane, change) in [order.forward, order.r#return].into_iter().enumerate() {
+            let (lane, Some(mut change)) = (2 * order.link + lane, change) else {
+                continue;
+            };
+            if let Some(span) = order.outage_for {
+                change.outage = Some(true);
+                self.agenda.forget_outage(lane);
+                self.agenda.add(now + span, Task::Restore(lane));
+            } else if change.outage.is_some() || change.link.is_some() {
+                self.agenda.forget_outage(lane);
+            }
+            self.lanes[lane].link.apply(now, &change);
+        }
+        Changed {
+            at_s: now.since(Time::ZERO).as_secs_f64(),
+            link: self.names[order.link].clone(),
+            direction,
+            what: order.what,
+            addresses: match order.address {
+                Some(_) => self.near(order.link).addresses().to_vec(),
+                None => Vec::new(),
+            },
+        }
+    }
+
+    /// Gives a link's near end other addresses.
+    fn readdress(&mut self, link: usize, new: &NewAddress) -> Result<(), ChangeError> {
+        let new = match new {
+            NewAddress::These(new) => new.clone(),
+            NewAddress::Next => {
+                let far = self.ports[2 * link].tun.addresses().to_vec();
+                change::next_addresses(self.near(link).addresses(), &far)?
+            }
+        };
+        Ok(self.near(link).replace_addresses(&new)?)
+    }
+
+    /// The device at a link's near end.
+    fn near(&mut self, link: usize) -> &mut Tun {
+        &mut self.ports[2 * link + 1].tun
+    }
+
+    /// Does what was planned for this moment.
+    fn do_tasks(&mut self, now: Time) {
+        while let Some(task) = self.agenda.take(now) {
+            match task {
+                Task::Restore(lane) => self.lanes[lane].link.apply(
+                    now,
+                    &Change {
+                        outage: Some(false),
+                        ..Change::default()
+                    },
+                ),
+                Task::Readdress(link) => {
+                    let order = Order {
+                        link,
+                        address: Some(NewAddress::Next),
+                        what: "the scenario's switch".into(),
+                        ..Order::default()
+                    };
+                    if let Err(error) = self.change(now, vec![order]) {
+                        let doubt = format!(
+                            "{}: the scenario's new address could not be given: {error}",
+                            self.names[link]
+                        );
+                        tracing::error!("{doubt}");
+                        self.doubts.push(doubt);
+                    }
+                }
+            }
+        }
+    }
+
     /// Begins the next lap.
     fn close_lap(&mut self) {
+        self.changes_before = self.changes.len();
         for (lane, port) in self.lanes.iter_mut().zip(&mut self.ports) {
             for [lap, before] in [&mut lane.lateness, &mut lane.unread] {
                 before.absorb(lap);
@@ -504,6 +640,7 @@ impl Emulator {
             .collect();
         let limit_us = self.limit.as_secs_f64() * 1e6;
         let mut reasons = certificate::reasons(limit_us, &links);
+        reasons.extend(self.doubts.iter().cloned());
         reasons.extend(stretch.fault.clone());
         Certificate {
             schema: certificate::SCHEMA,
@@ -519,6 +656,7 @@ impl Emulator {
                 stolen_ms: stretch.stolen.map(|stolen| stolen.as_nanos() / 1_000_000),
             },
             links,
+            changes: self.changes[self.changes_before..].to_vec(),
             fault: stretch.fault,
         }
     }

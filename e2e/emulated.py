@@ -1,0 +1,104 @@
+"""Two namespaces with an emulated link between them and nothing else: what a person has who uses the emulator alone."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bentpipe_lab import host
+from bentpipe_lab.netns import Namespace
+from bentpipe_lab.process import Process
+from bentpipe_lab.topology import CERTIFICATE, Certificate, read_certificate
+
+TERMINAL, GATEWAY = "10.98.0.1", "10.98.0.2"
+SCENARIO = """
+name = "test"
+[forward]
+rate = "100 Mbit/s"
+delay = "15 ms"
+queue = "1000 packets"
+[return]
+rate = "100 Mbit/s"
+delay = "15 ms"
+queue = "1000 packets"
+"""
+
+
+@dataclass
+class Emulated:
+    """A link that runs."""
+
+    directory: Path
+    terminal: Namespace
+    gateway: Namespace
+    emulator: Process
+    control: str
+
+    def set(self, *changes: str) -> None:
+        """Change the link; it must succeed."""
+        done = self.link("set", *changes)
+        assert done.returncode == 0, done.stderr
+
+    def show(self) -> dict[str, Any]:
+        """What `bentpipe link show` tells programs."""
+        done = self.link("show", "--json")
+        assert done.returncode == 0, done.stderr
+        told: dict[str, Any] = json.loads(done.stdout)
+        return told
+
+    def link(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """`bentpipe link` about this emulator."""
+        return bentpipe("link", command, "--control", self.control, *arguments)
+
+    def ping(self, count: int = 8, target: str = GATEWAY, patience_s: float = 5.0) -> list[float]:
+        """Round-trip times in milliseconds of the pings that came back."""
+        argv = ["ping", "-n", "-i", "0.02", "-c", str(count), "-W", str(patience_s), target]
+        done = subprocess.run(self.terminal.command(argv), capture_output=True, text=True, check=False)
+        return [float(time) for time in re.findall(r"time=([\d.]+)", done.stdout)]
+
+    def end(self) -> Certificate:
+        """End the emulator and read what it certifies."""
+        assert self.emulator.stop() == 0, self.emulator.tail()
+        certificate = read_certificate(self.directory)
+        assert certificate is not None
+        return certificate
+
+
+def bentpipe(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run the program to its end."""
+    return subprocess.run([host.binary(), *arguments], capture_output=True, text=True, check=False, timeout=60)
+
+
+@contextmanager
+def emulated(
+    directory: Path, scenario: str | Path = SCENARIO, options: Sequence[str | Path] = ()
+) -> Iterator[Emulated]:
+    """A link between two namespaces, removed however the block ends."""
+    directory.mkdir(parents=True, exist_ok=True)
+    if isinstance(scenario, str):
+        (directory / "scenario.toml").write_text(scenario)
+        scenario = directory / "scenario.toml"
+    with host.owned_run() as run:
+        terminal, gateway = Namespace(f"{run}-terminal"), Namespace(f"{run}-gateway")
+        emulator: Process | None = None
+        try:
+            terminal.create()
+            gateway.create()
+            argv = [
+                *(host.binary(), "emulate", scenario, "--certificate", directory / CERTIFICATE),
+                *("--terminal", terminal.name, "--terminal-address", f"{TERMINAL}/24"),
+                *("--gateway", gateway.name, "--gateway-address", f"{GATEWAY}/24", *options),
+            ]
+            emulator = Process("emulator", argv, directory)
+            emulator.wait_line("ready")
+            control = emulator.wait_line("control: ").removeprefix("control: ")
+            yield Emulated(directory, terminal, gateway, emulator, control)
+        finally:
+            if emulator is not None:
+                emulator.stop()
+            terminal.delete()
+            gateway.delete()
