@@ -139,7 +139,7 @@ def test_an_emulator_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
 
 
 def test_a_socket_in_use_is_left_to_its_emulator(tmp_path: Path, link: Emulated) -> None:
-    argv = ["emulate", tmp_path / "scenario.toml", "--control", link.control]
+    argv: list[str | Path] = ["emulate", tmp_path / "scenario.toml", "--control", link.control]
     argv += ["--terminal", link.terminal.name, "--gateway", link.gateway.name]
     done = bentpipe(*argv)
     assert done.returncode == 1

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bentpipe_os::tcp::Machine;
-use bentpipe_os::{ingress, limits, quic, tproxy};
+use bentpipe_os::{ingress, limits, network, quic, tproxy};
 use bentpipe_tunnel::enrolment::EnrolmentLine;
 use bentpipe_tunnel::identity::Identity;
 use bentpipe_tunnel::paths::Paths;
@@ -123,6 +123,9 @@ async fn serve(files: Files) -> Result<(), Failure> {
     limits::raise_open_files();
     let connector = connector(&config, identity, gateway.clone(), gateway_key)?;
     let endpoint = connector.endpoint.clone();
+    if let Err(error) = network::follow(endpoint.clone()) {
+        tracing::warn!("changes of this machine's addresses will be noticed late: {error}");
+    }
     let (terminal, keep) = Terminal::new(connector);
 
     let mut tasks = JoinSet::new();

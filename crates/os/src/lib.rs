@@ -4,8 +4,8 @@
 //! [`namespace`], [`tun`], [`realtime`] and the [`emulator`] itself.
 //!
 //! For the tunnel: [`ingress`] and [`tproxy`] bring applications' connections,
-//! [`tcp`], [`udp`] and [`quic`] are its sockets, [`secret`] and [`limits`] what it
-//! needs of the system.
+//! [`tcp`], [`udp`] and [`quic`] are its sockets, [`network`] says when its addresses
+//! change, [`secret`] and [`limits`] are what it needs of the system.
 
 pub mod namespace;
 mod netlink;
@@ -18,6 +18,7 @@ pub mod tproxy;
 pub mod tcp;
 pub mod udp;
 pub mod quic;
+pub mod network;
 pub mod secret;
 pub mod limits;
 pub mod doctor;

@@ -1,0 +1,74 @@
+//! Hearing of it when the machine's addresses or routes change (rtnetlink(7)).
+
+use std::io;
+use std::time::Duration;
+
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+
+/// Messages about addresses and routes of both families.
+const GROUPS: [libc::c_int; 4] = [
+    libc::RTMGRP_IPV4_IFADDR,
+    libc::RTMGRP_IPV6_IFADDR,
+    libc::RTMGRP_IPV4_ROUTE,
+    libc::RTMGRP_IPV6_ROUTE,
+];
+/// One change comes as several messages, and a router may have many changes.
+const SETTLE: Duration = Duration::from_millis(50);
+
+/// Tells the sessions of `endpoint` from now on when addresses or routes change: they
+/// speak up from their new address, where the peer would else hear of it with the next
+/// keep-alive. Until then it sends to an address that is no more.
+pub fn follow(endpoint: noq::Endpoint) -> io::Result<()> {
+    let changes = Changes::listen()?;
+    std::thread::Builder::new()
+        .name("network".into())
+        .spawn(move || {
+            loop {
+                if let Err(error) = changes.wait() {
+                    tracing::warn!("changes of addresses will be noticed late: {error}");
+                    return;
+                }
+                tracing::debug!("addresses or routes have changed");
+                endpoint.handle_network_change(None);
+            }
+        })?;
+    Ok(())
+}
+
+/// The changes of addresses and routes in one network namespace.
+struct Changes(Socket);
+
+impl Changes {
+    /// Listens in the calling thread's namespace from now on.
+    fn listen() -> io::Result<Self> {
+        let groups = GROUPS.into_iter().fold(0, |all, group| all | group);
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind(&SocketAddr::new(0, groups.cast_unsigned()))?;
+        Ok(Self(socket))
+    }
+
+    /// Returns when something has changed since the last time, and settled.
+    fn wait(&self) -> io::Result<()> {
+        self.take(0)?;
+        std::thread::sleep(SETTLE);
+        loop {
+            match self.take(libc::MSG_DONTWAIT) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Takes a message without reading it: that there was one is all that matters.
+    fn take(&self, flags: libc::c_int) -> io::Result<()> {
+        let mut message = [0; 1];
+        match self.0.recv(&mut &mut message[..], flags) {
+            // There were more than the kernel keeps.
+            Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            taken => taken.map(|_| ()),
+        }
+    }
+}
