@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use bentpipe_link::Seeds;
 use bentpipe_link::scenario::{DirectionSpec, Scenario};
 use bentpipe_os::emulator::{
     Certificate, Emulator, EmulatorError, End, Plan, Remote, Sight, certificate,
@@ -249,7 +250,7 @@ fn obey_signals(remote: Remote) -> Result<(), Failure> {
 fn plans(command: &Command, scenario: &Scenario) -> Result<Vec<Plan>, Failure> {
     let seed = command.seed.unwrap_or(scenario.seed);
     let mtu = command.mtu;
-    let hop = |name: String, ends: &Ends, seed| {
+    let hop = |name: String, ends: &Ends, number| {
         let end = |(place, addresses): &(Place, Vec<IpNet>)| place.open("sat0", mtu, addresses);
         Ok::<_, Failure>(Plan {
             name,
@@ -257,7 +258,7 @@ fn plans(command: &Command, scenario: &Scenario) -> Result<Vec<Plan>, Failure> {
             far: end(&ends.gateway)?,
             forward: scenario.forward.clone(),
             r#return: scenario.r#return.clone(),
-            seed,
+            seeds: Seeds::of_link(seed, number),
         })
     };
     let mut plans = Vec::new();
@@ -266,12 +267,10 @@ fn plans(command: &Command, scenario: &Scenario) -> Result<Vec<Plan>, Failure> {
             terminal: (terminal.clone(), command.terminal_address.clone()),
             gateway: (gateway.clone(), command.gateway_address.clone()),
         };
-        plans.push(hop("satellite".into(), &ends, seed)?);
+        plans.push(hop("satellite".into(), &ends, 0)?);
     }
     for (number, ends) in (1..).zip(&command.link) {
-        // Two directions and a ground hop of two: four seeds are for the first link.
-        let seed = seed.wrapping_add(4 * number);
-        plans.push(hop(format!("satellite-{number}"), ends, seed)?);
+        plans.push(hop(format!("satellite-{number}"), ends, number)?);
     }
     if let (Some(gateway), Some(server)) = (&command.ground_gateway, &command.ground_server) {
         let ground: DirectionSpec = scenario
@@ -290,7 +289,7 @@ fn plans(command: &Command, scenario: &Scenario) -> Result<Vec<Plan>, Failure> {
             far: server.open("gnd0", mtu, &command.ground_server_address)?,
             forward: ground.clone(),
             r#return: ground,
-            seed: seed.wrapping_add(2),
+            seeds: Seeds::of_ground(seed, 0),
         });
     }
     Ok(plans)

@@ -42,4 +42,5 @@ pub use counters::{Cause, Counters, Drop, Drops};
 pub use direction::{Departure, Direction, Dropped};
 pub use packet::{Packet, ip};
 pub use queue::Queue;
+pub use random::Seeds;
 pub use scenario::Scenario;
