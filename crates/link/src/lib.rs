@@ -24,6 +24,7 @@ pub mod explain;
 mod geometry;
 mod packet;
 mod random;
+mod activity;
 mod cross;
 mod queue;
 mod aqm;

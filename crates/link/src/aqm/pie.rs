@@ -69,6 +69,9 @@ impl Pie {
             return true;
         }
         // Section 5.4: spread the drops.
+        if self.drop_prob == 0.0 {
+            self.accumulated = 0.0;
+        }
         self.accumulated += self.drop_prob;
         if self.accumulated < 0.85 {
             return true;
