@@ -154,6 +154,14 @@ impl<P: Packet> Queue<P> {
         }
     }
 
+    /// The chance with which PIE drops what comes in now.
+    pub(crate) fn drop_chance(&self) -> Option<f64> {
+        match &self.discipline {
+            Discipline::Pie(_, pie) => Some(pie.drop_chance()),
+            _ => None,
+        }
+    }
+
     pub(crate) fn ours(&self) -> usize {
         self.ours
     }

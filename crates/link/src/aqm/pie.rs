@@ -55,6 +55,11 @@ impl Pie {
         }
     }
 
+    /// `drop_prob_`.
+    pub fn drop_chance(&self) -> f64 {
+        self.drop_prob
+    }
+
     /// Section 4.1: whether a packet that comes in may wait; marks it if that will do.
     pub(crate) fn admits<P: Packet>(
         &mut self,
