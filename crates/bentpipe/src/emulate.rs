@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use bentpipe_link::Seeds;
 use bentpipe_link::scenario::{DirectionSpec, Scenario};
 use bentpipe_os::emulator::{
     Certificate, Emulator, EmulatorError, End, Plan, Remote, Sight, certificate, next_addresses,
@@ -273,7 +274,7 @@ fn scenario_directory(scenario: &Path) -> PathBuf {
 fn plans(command: &Command, scenario: &Scenario) -> Result<Vec<Plan>, Failure> {
     let seed = command.seed.unwrap_or(scenario.seed);
     let mtu = command.mtu;
-    let hop = |name: String, ends: &Ends, seed| {
+    let hop = |name: String, ends: &Ends, number| {
         let end = |(place, addresses): &(Place, Vec<IpNet>)| place.open("sat0", mtu, addresses);
         let new_address_at = new_addresses(command, scenario, ends)?;
         Ok::<_, Failure>(Plan {
@@ -283,7 +284,7 @@ fn plans(command: &Command, scenario: &Scenario) -> Result<Vec<Plan>, Failure> {
             forward: scenario.forward.clone(),
             r#return: scenario.r#return.clone(),
             new_address_at,
-            seed,
+            seeds: Seeds::of_link(seed, number),
         })
     };
     let mut plans = Vec::new();
@@ -292,12 +293,10 @@ fn plans(command: &Command, scenario: &Scenario) -> Result<Vec<Plan>, Failure> {
             terminal: (terminal.clone(), command.terminal_address.clone()),
             gateway: (gateway.clone(), command.gateway_address.clone()),
         };
-        plans.push(hop("satellite".into(), &ends, seed)?);
+        plans.push(hop("satellite".into(), &ends, 0)?);
     }
     for (number, ends) in (1..).zip(&command.link) {
-        // Two directions and a ground hop of two: four seeds are for the first link.
-        let seed = seed.wrapping_add(4 * number);
-        plans.push(hop(format!("satellite-{number}"), ends, seed)?);
+        plans.push(hop(format!("satellite-{number}"), ends, number)?);
     }
     if let (Some(gateway), Some(server)) = (&command.ground_gateway, &command.ground_server) {
         let ground: DirectionSpec = scenario
@@ -317,7 +316,7 @@ fn plans(command: &Command, scenario: &Scenario) -> Result<Vec<Plan>, Failure> {
             forward: ground.clone(),
             r#return: ground,
             new_address_at: Vec::new(),
-            seed: seed.wrapping_add(2),
+            seeds: Seeds::of_ground(seed, 0),
         });
     }
     Ok(plans)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use bentpipe_link::Scenario;
 use bentpipe_link::explain::Explanation;
-use bentpipe_link::validate;
+use bentpipe_link::validate::{self, Presets};
 use clap::Subcommand;
 
 use crate::control::{self, Answer, Question, Set, Sides};
@@ -59,6 +59,9 @@ pub enum Command {
     },
     /// Compare the link model with laws, standards and published measurements; exit code 1 if a claim fails
     Validate {
+        /// Hold kosek-geo.toml and kosek-leo.toml of this directory against the published measurements, instead of those that come with the program
+        #[arg(value_name = "DIRECTORY")]
+        scenarios: Option<PathBuf>,
         /// As JSON, for programs
         #[arg(long)]
         json: bool,
@@ -110,12 +113,23 @@ pub fn run(command: Command) -> Result<(), Failure> {
             }
             Ok(())
         }
-        Command::Validate { json, output } => validate(json, output.as_deref()),
+        Command::Validate {
+            scenarios,
+            json,
+            output,
+        } => validate(scenarios.as_deref(), json, output.as_deref()),
     }
 }
 
-fn validate(json: bool, output: Option<&Path>) -> Result<(), Failure> {
-    let claims = validate::claims();
+fn validate(scenarios: Option<&Path>, json: bool, output: Option<&Path>) -> Result<(), Failure> {
+    let presets = match scenarios {
+        None => Presets::shipped(),
+        Some(directory) => Presets {
+            kosek_geo: load(&directory.join("kosek-geo.toml"))?,
+            kosek_leo: load(&directory.join("kosek-leo.toml"))?,
+        },
+    };
+    let claims = validate::claims(&presets);
     if let Some(path) = output {
         std::fs::write(path, validate::markdown(&claims))
             .with_context(|| format!("cannot write {}", path.display()))?;

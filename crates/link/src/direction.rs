@@ -7,11 +7,12 @@ use bentpipe_units::{Span, Time};
 use crate::access::{Framed, dvb_rcs2, dvb_s2};
 use crate::counters::{Drop, Ledger};
 use crate::cross::Source;
-use crate::impair::{Chance, Damage, Impairments};
+use crate::impair::chance::Chance;
+use crate::impair::{Damage, Impairments};
 use crate::propagate::air::Air;
 use crate::propagate::distance::Distance;
 use crate::queue::{Entry, Load, Queue};
-use crate::random::Stage;
+use crate::random::{self, Stage};
 use crate::scenario::{Change, DirectionSpec, RateSpec, Scheduled};
 use crate::serialize::{Clock, Sent, Serial, constant, opportunities, trace};
 use crate::standstill::Standstill;
@@ -248,7 +249,7 @@ impl<P: Packet> Direction<P> {
     fn change(&mut self, at: Time, change: &Change) {
         if let Some(link) = &change.link {
             // Another link draws other numbers.
-            self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            self.seed = random::after_switch(self.seed);
             let old = std::mem::replace(&mut self.stages, Stages::new(link, self.seed));
             for entry in old.into_entries() {
                 self.ledger.drop(at, entry, Cause::Switch);

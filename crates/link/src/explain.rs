@@ -112,6 +112,7 @@ fn explain(spec: &DirectionSpec, satellite: Span, path: Span) -> DirectionExplan
             .map_or(u64::MAX, Span::as_nanos),
         queue: match spec.queue {
             QueueSpec::DropTail(_) => limit.to_string(),
+            QueueSpec::Marking(_) => format!("{limit}, marking"),
             QueueSpec::CoDel(_) => format!("{limit}, CoDel"),
             QueueSpec::FqCoDel(_) => format!("{limit}, FQ-CoDel"),
             QueueSpec::Pie(_) => format!("{limit}, PIE"),
@@ -142,10 +143,15 @@ fn stages(spec: &DirectionSpec) -> Vec<String> {
             let symbols = carrier.bandwidth.hertz() as f64 / (1.0 + carrier.roll_off) / 1e6;
             all.push(format!("DVB-S2 carrier of {symbols:.2} Mbaud, {coding}"));
         }
-        RateSpec::DvbRcs2(terminal) => all.push(format!(
-            "DVB-RCS2, superframes of {}: {} always, up to {} of RBDC and {} of VBDC when asked for",
-            terminal.superframe, terminal.cra, terminal.rbdc, terminal.vbdc
-        )),
+        RateSpec::DvbRcs2(terminal) => {
+            all.push(format!(
+                "DVB-RCS2, superframes of {}: {} always, up to {} of RBDC and {} of VBDC when asked for",
+                terminal.superframe, terminal.cra, terminal.rbdc, terminal.vbdc
+            ));
+            for others in &terminal.others {
+                all.push(format!("other terminals that ask for {}", others.rate));
+            }
+        }
     }
     match &spec.delay {
         DelaySpec::Constant(_) | DelaySpec::Orbit(_) => {}
@@ -158,6 +164,15 @@ fn stages(spec: &DirectionSpec) -> Vec<String> {
             "handed on every {} at the ends and every {} at the satellite",
             relay.poll, relay.satellite_poll
         )),
+    }
+    if let Some(jitter) = &spec.jitter {
+        let each = jitter
+            .every
+            .map_or("each packet".into(), |every| format!("every {every}"));
+        all.push(format!(
+            "jitter: up to {} more delay, drawn for {each}",
+            jitter.up_to
+        ));
     }
     if let Some(unit) = spec.loss_per.filter(|unit| *unit != LossPer::Packet) {
         all.push(format!("losses count each {}", unit.name()));

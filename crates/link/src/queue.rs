@@ -98,6 +98,8 @@ pub struct Queue<P> {
 #[derive(Debug)]
 enum Discipline<P> {
     DropTail(Fifo<P>),
+    /// Marks what comes while more than this waits.
+    Marking(Fifo<P>, QueueLimit),
     CoDel(Fifo<P>, CoDel),
     Pie(Fifo<P>, Box<Pie>),
     FqCoDel(Box<FqCoDel<P>>),
@@ -110,6 +112,7 @@ impl<P: Packet> Queue<P> {
             limit: spec.limit(),
             discipline: match spec {
                 QueueSpec::DropTail(_) => Discipline::DropTail(Fifo::new()),
+                QueueSpec::Marking(spec) => Discipline::Marking(Fifo::new(), spec.above),
                 QueueSpec::CoDel(spec) => Discipline::CoDel(
                     Fifo::new(),
                     CoDel::new(spec.target, spec.interval, spec.ecn),
@@ -127,9 +130,10 @@ impl<P: Packet> Queue<P> {
     /// Packets that wait, cross traffic included.
     pub fn len(&self) -> usize {
         match &self.discipline {
-            Discipline::DropTail(fifo) | Discipline::CoDel(fifo, _) | Discipline::Pie(fifo, _) => {
-                fifo.len()
-            }
+            Discipline::DropTail(fifo)
+            | Discipline::Marking(fifo, _)
+            | Discipline::CoDel(fifo, _)
+            | Discipline::Pie(fifo, _) => fifo.len(),
             Discipline::FqCoDel(queues) => queues.len(),
         }
     }
@@ -142,10 +146,19 @@ impl<P: Packet> Queue<P> {
     /// Bytes at the IP level that wait, cross traffic included.
     pub fn bytes(&self) -> u64 {
         match &self.discipline {
-            Discipline::DropTail(fifo) | Discipline::CoDel(fifo, _) | Discipline::Pie(fifo, _) => {
-                fifo.bytes()
-            }
+            Discipline::DropTail(fifo)
+            | Discipline::Marking(fifo, _)
+            | Discipline::CoDel(fifo, _)
+            | Discipline::Pie(fifo, _) => fifo.bytes(),
             Discipline::FqCoDel(queues) => queues.bytes(),
+        }
+    }
+
+    /// The chance with which PIE drops what comes in now.
+    pub(crate) fn drop_chance(&self) -> Option<f64> {
+        match &self.discipline {
+            Discipline::Pie(_, pie) => Some(pie.drop_chance()),
+            _ => None,
         }
     }
 
@@ -180,7 +193,7 @@ impl<P: Packet> Queue<P> {
         match &mut self.discipline {
             Discipline::FqCoDel(queues) => {
                 // RFC 8290, section 4.1: the new packet always enters; when there
-                // is no room, the longest queue loses from its head.
+                // is no room, the longest queue loses half of its packets, at most 64.
                 queues.push(entry);
                 self.ours += ours;
                 self.admitted_bytes += len;
@@ -188,9 +201,14 @@ impl<P: Packet> Queue<P> {
                     let Discipline::FqCoDel(queues) = &mut self.discipline else {
                         unreachable!("the discipline does not change");
                     };
-                    let Some(victim) = queues.shed() else { break };
-                    self.ours -= usize::from(victim.is_ours());
-                    ledger.drop(now, victim, Cause::Queue);
+                    let victims = queues.shed(64);
+                    if victims.is_empty() {
+                        break;
+                    }
+                    for victim in victims {
+                        self.ours -= usize::from(victim.is_ours());
+                        ledger.drop(now, victim, Cause::Queue);
+                    }
                 }
                 return Ok(());
             }
@@ -198,6 +216,19 @@ impl<P: Packet> Queue<P> {
             Discipline::Pie(fifo, pie) => {
                 if !pie.admits(now, fifo, &mut entry, ledger) {
                     return Err((Cause::Management, entry));
+                }
+                fifo.push(entry);
+            }
+            Discipline::Marking(fifo, above) => {
+                let marks = match above {
+                    QueueLimit::Packets(most) => fifo.len() > *most as usize,
+                    QueueLimit::Bytes(most) => fifo.bytes() > most.as_u64(),
+                    QueueLimit::Time(_) | QueueLimit::Bdp(_) => {
+                        unreachable!("a direction resolves its queue's threshold")
+                    }
+                };
+                if marks {
+                    ledger.mark(&mut entry);
                 }
                 fifo.push(entry);
             }
@@ -219,7 +250,7 @@ impl<P: Packet> Queue<P> {
     /// Takes the next packet to send out.
     pub(crate) fn pop(&mut self, now: Time, ledger: &mut Ledger<P>) -> Option<Entry<P>> {
         let entry = match &mut self.discipline {
-            Discipline::DropTail(fifo) => fifo.pop(),
+            Discipline::DropTail(fifo) | Discipline::Marking(fifo, _) => fifo.pop(),
             Discipline::CoDel(fifo, codel) => {
                 let ours = &mut self.ours;
                 codel.pop(now, fifo, &mut |event| settle(event, now, ours, ledger))
@@ -237,10 +268,11 @@ impl<P: Packet> Queue<P> {
     /// Takes the longest-waiting packet out without asking anybody.
     pub(crate) fn evict(&mut self) -> Option<Entry<P>> {
         let entry = match &mut self.discipline {
-            Discipline::DropTail(fifo) | Discipline::CoDel(fifo, _) | Discipline::Pie(fifo, _) => {
-                fifo.pop()
-            }
-            Discipline::FqCoDel(queues) => queues.shed(),
+            Discipline::DropTail(fifo)
+            | Discipline::Marking(fifo, _)
+            | Discipline::CoDel(fifo, _)
+            | Discipline::Pie(fifo, _) => fifo.pop(),
+            Discipline::FqCoDel(queues) => queues.shed(1).pop(),
         }?;
         self.ours -= usize::from(entry.is_ours());
         Some(entry)

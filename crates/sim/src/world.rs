@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bentpipe_cc::PathMemory;
-use bentpipe_link::Packet;
+use bentpipe_link::{Packet, Seeds};
 use bentpipe_units::{Span, Time};
 use bytes::BytesMut;
 use noq_proto::{ClientConfig, NoneTokenLog, PathId, ServerConfig, ValidationTokenConfig, VarInt};
@@ -83,14 +83,10 @@ const TERMINAL: usize = 1;
 impl<'a> World<'a> {
     fn new(plan: &'a Plan, base: Instant) -> Self {
         let mut edges = Vec::new();
-        for (index, link) in plan.links.iter().enumerate() {
-            for (side, spec) in [&link.forward, &link.r#return].into_iter().enumerate() {
-                let number = (2 * index + side) as u64;
-                edges.push(Edge::new(
-                    spec,
-                    plan.seed ^ (number + 1).wrapping_mul(GOLDEN),
-                ));
-            }
+        for (number, link) in (0..).zip(&plan.links) {
+            let seeds = Seeds::of_link(plan.seed, number);
+            edges.push(Edge::new(&link.forward, seeds.forward));
+            edges.push(Edge::new(&link.r#return, seeds.r#return));
         }
         let client_tls = identity::client_tls();
         let server_tls = identity::server_tls();
@@ -507,9 +503,6 @@ impl Flow {
         }
     }
 }
-
-/// Spreads seeds: 2^64 divided by the golden ratio.
-const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 fn gateway_address(flow: usize) -> SocketAddr {
     address(198, flow, 0)

@@ -2,7 +2,8 @@
 //! bursts in each superframe, as many as its capacity classes give it.
 //!
 //! CRA is always there. RBDC and VBDC are asked for every so many superframes
-//! and can be used when the request has been up and the grant down. FCA is what
+//! and can be used when the request has been up and the grant down. Where other
+//! terminals ask, too, RBDC is divided in proportion; VBDC and then FCA are what
 //! is left over.
 
 use std::collections::VecDeque;
@@ -13,6 +14,7 @@ use rand::Rng;
 
 use super::Ticks;
 use super::encapsulate::Encapsulation;
+use crate::activity::Activity;
 use crate::modcod::{self, Rcs2};
 use crate::queue::Queue;
 use crate::random::{self, Stage};
@@ -39,6 +41,10 @@ pub struct Terminal {
     rbdc: Option<(Rate, Time)>,
     /// Granted VBDC, bytes.
     vbdc: u64,
+    /// The part of a burst that is owed to this terminal by the division of RBDC.
+    credit: f64,
+    /// Bursts that others ask for, while they do.
+    others: Vec<(u64, Activity)>,
 }
 
 #[derive(Debug)]
@@ -60,6 +66,18 @@ pub fn bursts_of_carrier(spec: &DvbRcs2) -> u64 {
     )]
     let bursts = (symbols / f64::from(burst)) as u64;
     bursts
+}
+
+/// Bursts that the others ask for in each superframe when all of them do.
+pub fn bursts_of_others(spec: &DvbRcs2) -> u64 {
+    spec.others
+        .iter()
+        .map(|others| bursts_for(others.rate, spec, burst_bytes(spec)))
+        .fold(0, u64::saturating_add)
+}
+
+fn burst_bytes(spec: &DvbRcs2) -> u32 {
+    modcod::dvb_rcs2(spec.waveform).map_or(1, |waveform| waveform.bytes)
 }
 
 /// Bursts that carry `rate`, rounded up as the allocation does.
@@ -99,6 +117,15 @@ impl Terminal {
             grants: VecDeque::new(),
             rbdc: None,
             vbdc: 0,
+            credit: 0.0,
+            others: (0..)
+                .zip(&spec.others)
+                .map(|(number, others)| {
+                    let random = random::numbered(seed, Stage::Others, number);
+                    let bursts = bursts_for(others.rate, spec, burst_bytes(spec));
+                    (bursts, Activity::new(others.turns(), random))
+                })
+                .collect(),
             spec: Arc::clone(spec),
         }
     }
@@ -137,16 +164,48 @@ impl Terminal {
             self.vbdc += grant.vbdc;
         }
         let of = |rate| bursts_for(rate, &self.spec, self.waveform.bytes);
+        let carrier = bursts_of_carrier(&self.spec);
+        let cra = of(self.spec.cra).min(carrier);
         let rbdc = match self.rbdc {
             Some((rate, until)) if at < until => of(rate),
             _ => 0,
         };
-        let fixed = of(self.spec.cra) + rbdc + of(self.spec.fca);
-        let free = bursts_of_carrier(&self.spec).saturating_sub(fixed);
+        let fca = of(self.spec.fca);
+        let room = carrier - cra;
+        let theirs = self.asked_by_others(at);
+        let rbdc = self.share(rbdc, theirs, room);
+        let room = room.saturating_sub(rbdc + theirs);
         let burst = u64::from(self.waveform.bytes);
-        let by_volume = self.vbdc.div_ceil(burst).min(free);
+        let by_volume = self.vbdc.div_ceil(burst).min(room);
         self.vbdc = self.vbdc.saturating_sub(by_volume * burst);
-        (fixed + by_volume).min(bursts_of_carrier(&self.spec))
+        cra + rbdc + by_volume + fca.min(room - by_volume)
+    }
+
+    /// Bursts of RBDC that the others ask for in the superframe at `at`.
+    fn asked_by_others(&mut self, at: Time) -> u64 {
+        self.others
+            .iter_mut()
+            .filter_map(|(bursts, activity)| (activity.next(at) == Some(at)).then_some(*bursts))
+            .fold(0, u64::saturating_add)
+    }
+
+    /// What of `ours` fits into `room` beside `theirs`: all, or a share in proportion,
+    /// in whole bursts whose parts are carried on (OpenSAND: fair share and credit).
+    fn share(&mut self, ours: u64, theirs: u64, room: u64) -> u64 {
+        let asked = ours.saturating_add(theirs);
+        if asked <= room {
+            self.credit = 0.0;
+            return ours;
+        }
+        let exact = ours as f64 * (room as f64 / asked as f64) + self.credit;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "whole bursts, not more than were asked for"
+        )]
+        let share = (exact as u64).min(ours).min(room);
+        self.credit = exact - share as f64;
+        share
     }
 
     fn ask<P: Packet>(&mut self, at: Time, queue: &Queue<P>, backlog: u64) {

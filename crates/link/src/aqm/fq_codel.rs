@@ -125,16 +125,23 @@ impl<P: Packet> FqCoDel<P> {
         }
     }
 
-    /// Section 4.1.1: a packet from the head of the queue with the most bytes.
-    pub(crate) fn shed(&mut self) -> Option<Entry<P>> {
+    /// Section 4.1: half of the packets, at most `most`, from the head of the queue
+    /// with the most bytes. Several at once, so that it is seldom searched for.
+    pub(crate) fn shed(&mut self, most: usize) -> Vec<Entry<P>> {
         let fattest = self
             .flows
             .iter_mut()
             .rev()
-            .max_by_key(|flow| flow.queue.bytes())?;
-        let entry = fattest.queue.pop()?;
-        self.packets -= 1;
-        self.bytes -= u64::from(entry.len);
-        Some(entry)
+            .max_by_key(|flow| flow.queue.bytes());
+        let Some(fattest) = fattest.filter(|flow| flow.queue.len() > 0) else {
+            return Vec::new();
+        };
+        let half = (fattest.queue.len() / 2).clamp(1, most);
+        let shed: Vec<_> = std::iter::from_fn(|| fattest.queue.pop())
+            .take(half)
+            .collect();
+        self.packets -= shed.len();
+        self.bytes -= shed.iter().map(|entry| u64::from(entry.len)).sum::<u64>();
+        shed
     }
 }

@@ -55,6 +55,11 @@ impl Pie {
         }
     }
 
+    /// `drop_prob_`.
+    pub fn drop_chance(&self) -> f64 {
+        self.drop_prob
+    }
+
     /// Section 4.1: whether a packet that comes in may wait; marks it if that will do.
     pub(crate) fn admits<P: Packet>(
         &mut self,
@@ -69,6 +74,9 @@ impl Pie {
             return true;
         }
         // Section 5.4: spread the drops.
+        if self.drop_prob == 0.0 {
+            self.accumulated = 0.0;
+        }
         self.accumulated += self.drop_prob;
         if self.accumulated < 0.85 {
             return true;

@@ -1,39 +1,52 @@
-//! Losses: independent, in two states, in step, or as recorded.
+//! Losses: independent, in bounded bursts, in two states, in step, or as recorded.
 
 use std::sync::Arc;
 
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
+use super::chance::Chance;
 use crate::random::{self, Stage};
 use crate::scenario::{AtEnd, GilbertElliott, LossSpec, LossTrace, Periodic};
 
 /// Decides about one packet or frame after the other.
 #[derive(Debug)]
-pub struct Losses {
-    model: Model,
-    random: ChaCha8Rng,
-}
+pub struct Losses(Model);
 
 #[derive(Debug)]
 enum Model {
-    Bernoulli(f64),
-    GilbertElliott { spec: GilbertElliott, bad: bool },
-    Periodic { spec: Periodic, number: u64 },
-    Trace { spec: Arc<LossTrace>, number: usize },
+    Chance(Chance),
+    GilbertElliott {
+        spec: GilbertElliott,
+        bad: bool,
+        random: ChaCha8Rng,
+    },
+    Periodic {
+        spec: Periodic,
+        number: u64,
+    },
+    Trace {
+        spec: Arc<LossTrace>,
+        number: usize,
+    },
 }
 
 impl Losses {
     /// Losses that are the same for the same `seed`.
     pub fn new(spec: &LossSpec, seed: u64) -> Self {
-        let mut random = random::stream(seed, Stage::Loss);
-        let model = match spec {
-            LossSpec::Bernoulli(chance) => Model::Bernoulli(chance.as_f64()),
+        Self(match spec {
+            LossSpec::Bernoulli(chance) => Model::Chance(Chance::new(*chance, seed, Stage::Loss)),
+            LossSpec::Bounded(spec) => Model::Chance(Chance::bounded(*spec, seed, Stage::Loss)),
             LossSpec::GilbertElliott(spec) => {
+                let mut random = random::stream(seed, Stage::Loss);
                 // It begins as it goes on: in the bad state as often as it is bad.
                 let (p, r) = (spec.to_bad.as_f64(), spec.to_good.as_f64());
                 let bad = random.random::<f64>() * (p + r) < p;
-                Model::GilbertElliott { spec: *spec, bad }
+                Model::GilbertElliott {
+                    spec: *spec,
+                    bad,
+                    random,
+                }
             }
             LossSpec::Periodic(spec) => Model::Periodic {
                 spec: *spec,
@@ -43,19 +56,18 @@ impl Losses {
                 spec: Arc::clone(spec),
                 number: 0,
             },
-        };
-        Self { model, random }
+        })
     }
 
     /// Whether the next one is lost.
     pub fn loses(&mut self) -> bool {
-        match &mut self.model {
-            Model::Bernoulli(chance) => *chance > 0.0 && self.random.random::<f64>() < *chance,
-            Model::GilbertElliott { spec, bad } => {
+        match &mut self.0 {
+            Model::Chance(chance) => chance.happens(),
+            Model::GilbertElliott { spec, bad, random } => {
                 let loss = if *bad { spec.loss_bad } else { spec.loss_good };
-                let lost = self.random.random::<f64>() < loss.as_f64();
+                let lost = random.random::<f64>() < loss.as_f64();
                 let change = if *bad { spec.to_good } else { spec.to_bad };
-                if self.random.random::<f64>() < change.as_f64() {
+                if random.random::<f64>() < change.as_f64() {
                     *bad = !*bad;
                 }
                 lost

@@ -1,6 +1,7 @@
 //! What the air does to a packet, one effect per file.
 
 pub mod outage;
+pub mod chance;
 pub mod loss;
 
 use bentpipe_units::{Probability, Time};
@@ -9,8 +10,9 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::random::{self, Stage};
 use crate::reconfigure::Reconfiguration;
-use crate::scenario::{DirectionSpec, LossPer, LossSpec, OutagePackets};
+use crate::scenario::{CorruptSpec, DirectionSpec, LossPer, LossSpec, OutagePackets};
 use crate::{Cause, Packet};
+use chance::Chance;
 use loss::Losses;
 use outage::Outages;
 
@@ -29,30 +31,6 @@ pub struct Impairments {
     pub(crate) duplication: Chance,
 }
 
-/// A chance that is drawn independently each time.
-#[derive(Debug)]
-pub(crate) struct Chance {
-    chance: f64,
-    random: ChaCha8Rng,
-}
-
-impl Chance {
-    pub fn new(chance: Probability, seed: u64, stage: Stage) -> Self {
-        Self {
-            chance: chance.as_f64(),
-            random: random::stream(seed, stage),
-        }
-    }
-
-    pub fn happens(&mut self) -> bool {
-        self.chance > 0.0 && self.random.random::<f64>() < self.chance
-    }
-
-    pub fn number(&mut self) -> u64 {
-        self.random.random()
-    }
-}
-
 impl Impairments {
     pub(crate) fn new(spec: &DirectionSpec, seed: u64) -> Self {
         Self {
@@ -69,7 +47,10 @@ impl Impairments {
                 }),
             losses: Losses::new(&spec.loss, seed),
             per_frame: matches!(spec.loss_per, Some(LossPer::Bbframe | LossPer::Burst)),
-            corruption: Chance::new(spec.corrupt, seed, Stage::Corruption),
+            corruption: match spec.corrupt {
+                CorruptSpec::Independent(chance) => Chance::new(chance, seed, Stage::Corruption),
+                CorruptSpec::Bounded(spec) => Chance::bounded(spec, seed, Stage::Corruption),
+            },
             duplication: Chance::new(spec.duplicate, seed, Stage::Duplication),
         }
     }

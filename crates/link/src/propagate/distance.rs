@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bentpipe_units::{OneWayDelay, Span, Time};
 use rand::Rng;
 
+use super::jitter::Jitter;
 use crate::access::Ticks;
 use crate::random::{self, Stage};
 use crate::reconfigure::Reconfiguration;
@@ -15,6 +16,7 @@ use crate::scenario::{DelaySpec, DirectionSpec, Relay, Trace};
 pub(crate) struct Distance {
     model: Model,
     reconfiguration: Option<Reconfiguration>,
+    jitter: Option<Jitter>,
 }
 
 #[derive(Debug)]
@@ -47,6 +49,7 @@ impl Distance {
                 .reconfigure
                 .filter(|reconfigure| reconfigure.step > Span::ZERO)
                 .map(|reconfigure| Reconfiguration::new(reconfigure, seed)),
+            jitter: spec.jitter.map(|jitter| Jitter::new(jitter, seed)),
         }
     }
 
@@ -57,15 +60,18 @@ impl Distance {
 
     /// When something arrives that left at `left`.
     pub fn arrival(&mut self, left: Time) -> Time {
-        let arrival = match &self.model {
+        let mut arrival = match &self.model {
             Model::Constant(delay) => left + delay.span(),
             Model::Trace(trace) => left + trace.at(left).span(),
             Model::Relay(relay) => relay.arrival(left),
         };
-        match &mut self.reconfiguration {
-            Some(reconfiguration) => arrival + reconfiguration.extra_delay(left),
-            None => arrival,
+        if let Some(reconfiguration) = &mut self.reconfiguration {
+            arrival = arrival + reconfiguration.extra_delay(left);
         }
+        if let Some(jitter) = &mut self.jitter {
+            arrival = arrival + jitter.extra_delay(left);
+        }
+        arrival
     }
 }
 

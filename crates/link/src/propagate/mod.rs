@@ -2,3 +2,4 @@
 
 pub mod air;
 pub mod distance;
+pub mod jitter;

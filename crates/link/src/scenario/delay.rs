@@ -54,6 +54,38 @@ pub struct Relay {
     pub satellite_poll: Span,
 }
 
+/// Delay that trembles. Packets stay in order: one that would overtake waits for the
+/// one before, so nothing is delayed by more than the bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Jitter {
+    /// Evenly drawn from nothing to this, on top of `delay`.
+    pub up_to: Span,
+    /// One draw holds so long; when not given, each packet has its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every: Option<Span>,
+}
+
+impl Jitter {
+    pub(crate) fn check(&self, field: &str) -> Result<(), Problem> {
+        if self.up_to > LONGEST_DELAY {
+            return Err(Problem::new(
+                format!("{field}.up_to"),
+                self.up_to.to_string(),
+                "longer than 10 s; is the unit right?",
+            ));
+        }
+        match self.every {
+            Some(every) if every < Span::from_millis(1) => Err(Problem::new(
+                format!("{field}.every"),
+                every.to_string(),
+                "less than 1 ms; leave it out for a draw of each packet's own",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl From<OneWayDelay> for DelaySpec {
     fn from(delay: OneWayDelay) -> Self {
         Self::Constant(delay)

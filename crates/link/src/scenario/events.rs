@@ -4,6 +4,7 @@ use bentpipe_units::{Bytes, OneWayDelay, Probability, Rate, Span};
 use serde::{Deserialize, Serialize};
 
 use super::files::{Files, Problem};
+use super::turns::{self, Turns};
 use super::{DelaySpec, DirectionSpec, LossSpec, ScenarioError};
 
 /// A time in which nothing comes through.
@@ -271,24 +272,15 @@ impl Cross {
                 "more than ten million packets a second",
             );
         }
-        for (name, span) in [("on", self.on), ("off", self.off)] {
-            if let Some(span) = span.filter(|span| *span < Span::from_millis(1)) {
-                return wrong(&format!("{field}.{name}"), span, "shorter than 1 ms");
-            }
-        }
-        match (self.on, self.off) {
-            (None, None) => Ok(()),
-            (Some(on), Some(off)) if on > Span::ZERO && off > Span::ZERO => Ok(()),
-            (Some(on), _) => wrong(
-                &format!("{field}.on"),
-                on,
-                "on and off come together, both more than nothing",
-            ),
-            (None, Some(off)) => wrong(
-                &format!("{field}.off"),
-                off,
-                "on and off come together, both more than nothing",
-            ),
+        turns::check(field, self.on, self.off)
+    }
+
+    pub(crate) fn turns(&self) -> Turns {
+        Turns {
+            from: self.from,
+            until: self.until,
+            pauses: self.on.zip(self.off),
+            exponential: self.exponential,
         }
     }
 }

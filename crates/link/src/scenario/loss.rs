@@ -15,6 +15,8 @@ use super::trace::AtEnd;
 pub enum LossSpec {
     /// Each with the same chance, independent of all others.
     Bernoulli(Probability),
+    /// Independent, but only so many in a row.
+    Bounded(Bounded),
     /// Two states, each with a chance of its own (Gilbert 1960, Elliott 1963).
     GilbertElliott(GilbertElliott),
     /// So many in a row out of every so many.
@@ -26,7 +28,7 @@ pub enum LossSpec {
 text_or_table!(
     LossSpec,
     Bernoulli,
-    "a probability like \"0.1 %\" or a table: gilbert-elliott, periodic or trace"
+    "a probability like \"0.1 %\" or a table: bounded, gilbert-elliott, periodic or trace"
 );
 
 /// What the losses count.
@@ -48,6 +50,43 @@ impl LossPer {
             Self::Bbframe => "bbframe",
             Self::Burst => "burst",
         }
+    }
+}
+
+/// Independent draws of which only so many in a row may come true, as the QUIC
+/// Interop Runner's network loses and damages packets.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bounded {
+    /// The chance of each, until there were too many.
+    pub chance: Probability,
+    /// After so many in a row the next one is spared.
+    pub max_burst: u32,
+}
+
+impl Bounded {
+    /// The share for which it comes true in the long run.
+    pub fn mean(&self) -> f64 {
+        // Each run ends with one that is spared: the length of the run before it is
+        // p + p^2 + ... + p^max_burst on average.
+        let p = self.chance.as_f64();
+        let run = if p < 1.0 {
+            p * (1.0 - p.powf(self.max_burst.into())) / (1.0 - p)
+        } else {
+            self.max_burst.into()
+        };
+        run / (run + 1.0)
+    }
+
+    pub(crate) fn check(&self, field: &str) -> Result<(), Problem> {
+        if self.max_burst == 0 {
+            return Err(Problem::new(
+                format!("{field}.bounded.max_burst"),
+                "0",
+                "none may come true at all; give at least 1, or leave the table out",
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -111,6 +150,7 @@ impl LossSpec {
     pub fn mean(&self) -> f64 {
         match self {
             Self::Bernoulli(chance) => chance.as_f64(),
+            Self::Bounded(bounded) => bounded.mean(),
             Self::GilbertElliott(model) => {
                 let (p, r) = (model.to_bad.as_f64(), model.to_good.as_f64());
                 (p * model.loss_bad.as_f64() + r * model.loss_good.as_f64()) / (p + r)
@@ -129,6 +169,7 @@ impl LossSpec {
         };
         match self {
             Self::Bernoulli(_) => Ok(()),
+            Self::Bounded(bounded) => bounded.check(field),
             Self::GilbertElliott(model) => {
                 if model.to_bad.as_f64() + model.to_good.as_f64() > 0.0 {
                     Ok(())

@@ -8,9 +8,12 @@ mod text_or_table;
 mod files;
 mod locate;
 mod trace;
+mod turns;
 mod queue;
 mod rate;
+mod others;
 mod loss;
+mod corrupt;
 mod delay;
 mod events;
 mod orbit;
@@ -18,14 +21,18 @@ mod orbit;
 use bentpipe_units::{Bytes, OneWayDelay, Probability, Rate, Span, Time};
 use serde::{Deserialize, Serialize};
 
-pub use delay::{DelaySpec, Orbit, Relay};
+pub use corrupt::CorruptSpec;
+pub use delay::{DelaySpec, Jitter, Orbit, Relay};
 pub use events::{Change, Cross, Outage, OutagePackets, Reconfigure, Reorder, Scheduled, Switch};
 pub use files::Reader;
-pub use loss::{GilbertElliott, LossPer, LossSpec, LossTrace, Periodic};
+pub use loss::{Bounded, GilbertElliott, LossPer, LossSpec, LossTrace, Periodic};
 pub use orbit::{Constellation, GroundPoint, OrbitSpec, Walker};
-pub use queue::{CoDelSpec, FqCoDelSpec, PieSpec, QueueLimit, QueueSpec};
+pub use others::Others;
+pub use queue::{CoDelSpec, FqCoDelSpec, MarkingSpec, PieSpec, QueueLimit, QueueSpec};
 pub use rate::{Acm, DvbRcs2, DvbS2, Mahimahi, Prefer, Radio, RateSpec};
 pub use trace::{AtEnd, Between, Trace, Value};
+
+pub(crate) use turns::Turns;
 
 use files::{Files, Problem};
 use rate::Hop;
@@ -71,15 +78,18 @@ pub struct DirectionSpec {
     pub rate: RateSpec,
     /// From the end of a packet's transmission to its arrival.
     pub delay: DelaySpec,
+    /// More delay, another one for each packet or from time to time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<Jitter>,
     /// What is lost on the air.
     #[serde(default)]
     pub loss: LossSpec,
     /// What the losses count; must be said where the link sends frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_per: Option<LossPer>,
-    /// Chance of a packet to come out damaged.
-    #[serde(default, skip_serializing_if = "is_never")]
-    pub corrupt: Probability,
+    /// What comes out damaged.
+    #[serde(default, skip_serializing_if = "CorruptSpec::is_never")]
+    pub corrupt: CorruptSpec,
     /// Chance of a packet to come out twice.
     #[serde(default, skip_serializing_if = "is_never")]
     pub duplicate: Probability,
@@ -272,9 +282,10 @@ impl DirectionSpec {
         Self {
             rate: rate.into(),
             delay: delay.into(),
+            jitter: None,
             loss: loss.into(),
             loss_per: None,
-            corrupt: Probability::ZERO,
+            corrupt: CorruptSpec::default(),
             duplicate: Probability::ZERO,
             reorder: None,
             queue: queue.into(),
@@ -299,7 +310,11 @@ impl DirectionSpec {
         };
         self.rate.resolve(&format!("{table}.rate"), files, &hop)?;
         self.delay.resolve(&format!("{table}.delay"), files)?;
+        if let Some(jitter) = &self.jitter {
+            jitter.check(&format!("{table}.jitter"))?;
+        }
         self.loss.resolve(&format!("{table}.loss"), files)?;
+        self.corrupt.check(&format!("{table}.corrupt"))?;
         self.check_loss_unit(table)?;
         self.queue.resolve(self.rate.ceiling(), rtt);
         self.queue.check(&format!("{table}.queue"))?;

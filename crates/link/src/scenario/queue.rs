@@ -128,6 +128,8 @@ impl<'de> Deserialize<'de> for QueueLimit {
 pub enum QueueSpec {
     /// First in, first out; what does not fit is dropped.
     DropTail(QueueLimit),
+    /// The same, marking what comes while more than a threshold waits.
+    Marking(MarkingSpec),
     /// Controlled delay (RFC 8289).
     #[serde(rename = "codel")]
     CoDel(CoDelSpec),
@@ -141,8 +143,19 @@ pub enum QueueSpec {
 text_or_table!(
     QueueSpec,
     DropTail,
-    "a queue size like \"25 packets\" or a table: codel, fq-codel or pie"
+    "a queue size like \"25 packets\" or a table: marking, codel, fq-codel or pie"
 );
+
+/// First in, first out, with ECN (RFC 3168): the threshold is that of a DCTCP switch
+/// (RFC 8257, section 3.1), compared with what waits when a packet comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MarkingSpec {
+    /// What may wait in all; what does not fit is dropped.
+    pub limit: QueueLimit,
+    /// Packets that can be marked are marked while more than this waits.
+    pub above: QueueLimit,
+}
 
 /// Parameters of CoDel with the defaults of RFC 8289, section 4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -213,6 +226,7 @@ impl QueueSpec {
     pub fn limit(&self) -> QueueLimit {
         match self {
             Self::DropTail(limit) => *limit,
+            Self::Marking(spec) => spec.limit,
             Self::CoDel(spec) => spec.limit,
             Self::FqCoDel(spec) => spec.limit,
             Self::Pie(spec) => spec.limit,
@@ -222,16 +236,20 @@ impl QueueSpec {
     fn limit_mut(&mut self) -> &mut QueueLimit {
         match self {
             Self::DropTail(limit) => limit,
+            Self::Marking(spec) => &mut spec.limit,
             Self::CoDel(spec) => &mut spec.limit,
             Self::FqCoDel(spec) => &mut spec.limit,
             Self::Pie(spec) => &mut spec.limit,
         }
     }
 
-    /// Turns the limit into packets or bytes.
+    /// Turns the limit, and a threshold, into packets or bytes.
     pub(crate) fn resolve(&mut self, ceiling: Rate, rtt: Span) {
         let limit = self.limit_mut();
         *limit = limit.resolved(ceiling, rtt);
+        if let Self::Marking(spec) = self {
+            spec.above = spec.above.resolved(ceiling, rtt);
+        }
     }
 
     pub(crate) fn check(&self, field: &str) -> Result<(), Problem> {
@@ -251,6 +269,23 @@ impl QueueSpec {
         };
         match self {
             Self::DropTail(_) => {}
+            Self::Marking(spec) => {
+                let never = match (spec.above, spec.limit) {
+                    (QueueLimit::Packets(above), QueueLimit::Packets(limit)) => above >= limit,
+                    (QueueLimit::Bytes(above), QueueLimit::Bytes(limit)) => above >= limit,
+                    _ => false,
+                };
+                if never {
+                    return wrong(
+                        ".marking.above",
+                        spec.above.to_string(),
+                        &format!(
+                            "not below limit = \"{}\": nothing would ever be marked",
+                            spec.limit
+                        ),
+                    );
+                }
+            }
             Self::CoDel(spec) => {
                 positive("codel", "target", spec.target)?;
                 positive("codel", "interval", spec.interval)?;

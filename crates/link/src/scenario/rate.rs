@@ -6,6 +6,7 @@ use bentpipe_units::{Decibel, Frequency, Rate, Span, Time};
 use serde::{Deserialize, Serialize};
 
 use super::files::{Files, Problem};
+use super::others::Others;
 use super::text_or_table::text_or_table;
 use super::trace::{AtEnd, Between, Trace};
 use crate::access::{dvb_rcs2, dvb_s2};
@@ -139,7 +140,7 @@ impl Default for Radio {
     }
 }
 
-/// A DVB-RCS2 return link as one terminal sees it.
+/// A DVB-RCS2 return link as one terminal sees it, alone or beside `others`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DvbRcs2 {
@@ -173,6 +174,9 @@ pub struct DvbRcs2 {
     /// round trip of the satellite hop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant_delay: Option<Span>,
+    /// Other terminals on the same carriers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Others>,
     /// Carrier over noise at the gateway. Bursts below what the waveform needs are lost.
     #[serde(default)]
     pub radio: Radio,
@@ -505,6 +509,19 @@ impl DvbRcs2 {
                 "cra",
                 self.cra.to_string(),
                 "no capacity class has any capacity; give cra, rbdc, vbdc or fca",
+            );
+        }
+        for (number, others) in self.others.iter().enumerate() {
+            others.check(&format!("{field}.others.{number}"))?;
+        }
+        if self.cra.bits_per_second() == 0
+            && self.rbdc.bits_per_second() == 0
+            && dvb_rcs2::bursts_of_others(self) >= dvb_rcs2::bursts_of_carrier(self)
+        {
+            return wrong(
+                "cra",
+                self.cra.to_string(),
+                "the others may take the whole carrier, and what is left over would be nothing for ever; give cra or rbdc",
             );
         }
         Ok(())

@@ -4,13 +4,17 @@
 //! emulator and the simulator run, with fixed seeds: the report is the same each time.
 
 mod laws;
+mod management;
 mod standards;
 mod opensand;
+mod capacity;
 mod orbits;
 
 use std::fmt::Write;
 
 use serde::Serialize;
+
+use crate::Scenario;
 
 /// One claim and how it fared.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -27,11 +31,35 @@ pub struct Claim {
     pub holds: bool,
 }
 
+/// The scenarios that are held against published measurements.
+#[derive(Debug, Clone)]
+pub struct Presets {
+    /// `kosek-geo.toml`.
+    pub kosek_geo: Scenario,
+    /// `kosek-leo.toml`.
+    pub kosek_leo: Scenario,
+}
+
+impl Presets {
+    /// As they come with the program.
+    pub fn shipped() -> Self {
+        let preset = |text| {
+            Scenario::parse(text).unwrap_or_else(|error| unreachable!("a preset is right: {error}"))
+        };
+        Self {
+            kosek_geo: preset(include_str!("../../../../scenarios/kosek-geo.toml")),
+            kosek_leo: preset(include_str!("../../../../scenarios/kosek-leo.toml")),
+        }
+    }
+}
+
 /// Works out every claim.
-pub fn claims() -> Vec<Claim> {
+pub fn claims(presets: &Presets) -> Vec<Claim> {
     let mut all = laws::claims();
+    all.extend(management::claims());
     all.extend(standards::claims());
-    all.extend(opensand::claims());
+    all.extend(opensand::claims(presets));
+    all.extend(capacity::claims());
     all.extend(orbits::claims());
     all
 }
@@ -78,15 +106,25 @@ mod probe {
     use crate::scenario::DirectionSpec;
     use crate::{Direction, Packet, Scenario};
 
-    /// A packet that is only a length.
+    /// A packet that is only a length, and belongs to a flow.
     #[derive(Debug, Clone, Copy)]
     pub struct Probe {
         pub len: u16,
+        pub flow: u8,
+    }
+
+    impl Probe {
+        pub fn new(len: u16) -> Self {
+            Self { len, flow: 0 }
+        }
     }
 
     impl Packet for Probe {
         fn ip_len(&self) -> usize {
             self.len.into()
+        }
+        fn flow(&self) -> u64 {
+            self.flow.into()
         }
     }
 
@@ -114,7 +152,7 @@ mod probe {
     /// `count` packets of `len` bytes, all at the start.
     pub fn burst(link: &mut Direction<Probe>, count: u32, len: u16) {
         for _ in 0..count {
-            let _ = link.handle_arrival(Time::ZERO, Probe { len });
+            let _ = link.handle_arrival(Time::ZERO, Probe::new(len));
         }
     }
 }

@@ -3,49 +3,43 @@
 use bentpipe_units::{Span, Time};
 
 use super::probe::{Probe, burst, drain};
-use super::{Claim, banded};
+use super::{Claim, Presets, banded};
 use crate::access::dvb_rcs2;
 use crate::scenario::RateSpec;
 use crate::{Direction, Scenario};
 
-const GEO: &str = include_str!("../../../../scenarios/kosek-geo.toml");
-const LEO: &str = include_str!("../../../../scenarios/kosek-leo.toml");
 const PLATEAU: &str = "Kosek et al. 2022, goodput_1s_bins.csv, read as kbit/s or Kibit/s";
 const CONNECT: &str = "Kosek et al. 2022, web_performance.csv: median of TCP connect";
 
-fn scenario(text: &str) -> Scenario {
-    Scenario::parse(text).unwrap_or_else(|error| unreachable!("a preset is right: {error}"))
-}
-
-pub(super) fn claims() -> Vec<Claim> {
-    let (geo, leo) = (scenario(GEO), scenario(LEO));
+pub(super) fn claims(presets: &Presets) -> Vec<Claim> {
+    let (geo, leo) = (&presets.kosek_geo, &presets.kosek_leo);
     let (geo_connect, leo_connect) = (
-        Distribution::of(connects(&geo)),
-        Distribution::of(connects(&leo)),
+        Distribution::of(connects(geo)),
+        Distribution::of(connects(leo)),
     );
-    let framing = Distribution::of(connects(&geo).into_iter().map(|ms| ms - 580.0).collect());
-    let small = Distribution::of(up(&geo, 60));
-    let initial = Distribution::of(up(&geo, 1308));
+    let framing = Distribution::of(connects(geo).into_iter().map(|ms| ms - 580.0).collect());
+    let small = Distribution::of(up(geo, 60));
+    let initial = Distribution::of(up(geo, 1308));
     vec![
         banded(
             "Kosek GEO: TCP goodput, packets of 1500 bytes with 1448 of payload",
             PLATEAU,
             (18.02, 18.50),
-            goodput(&geo, 1500, 1448),
+            goodput(geo, 1500, 1448),
             (3, "Mbit/s"),
         ),
         banded(
             "Kosek LEO: TCP goodput",
             PLATEAU,
             (18.02, 18.50),
-            goodput(&leo, 1500, 1448),
+            goodput(leo, 1500, 1448),
             (3, "Mbit/s"),
         ),
         banded(
             "Kosek GEO: QUIC goodput, packets of 1308 bytes with 1255 of stream data",
             PLATEAU,
             (17.88, 18.33),
-            goodput(&geo, 1308, 1255),
+            goodput(geo, 1308, 1255),
             (3, "Mbit/s"),
         ),
         banded(
@@ -83,7 +77,7 @@ pub(super) fn claims() -> Vec<Claim> {
             initial.median - small.median,
             (1, "ms"),
         ),
-        return_capacity(&geo),
+        return_capacity(geo),
     ]
 }
 
@@ -110,7 +104,7 @@ fn start(seed: u64) -> Time {
 const TRIALS: u64 = 2000;
 
 fn one(link: &mut Direction<Probe>, at: Time, len: u16) -> Time {
-    let _ = link.handle_arrival(at, Probe { len });
+    let _ = link.handle_arrival(at, Probe::new(len));
     drain(link, at + Span::from_millis(60_000))
         .first()
         .map_or(Time::ZERO, |(at, _)| *at)
@@ -145,10 +139,10 @@ fn up(scenario: &Scenario, len: u16) -> Vec<f64> {
 
 /// What RBDC gives at most, counted in whole bursts.
 fn return_capacity(scenario: &Scenario) -> Claim {
-    let RateSpec::DvbRcs2(spec) = &scenario.r#return.rate else {
-        unreachable!("the preset's return is DVB-RCS2");
+    let bursts = match &scenario.r#return.rate {
+        RateSpec::DvbRcs2(spec) => dvb_rcs2::bursts_for(spec.rbdc, spec, 223),
+        _ => 0,
     };
-    let bursts = dvb_rcs2::bursts_for(spec.rbdc, spec, 223);
     banded(
         "RBDC of 5120 kbit/s, rounded up to whole bursts of 223 bytes in 26.5 ms",
         "OpenSAND: 77 bursts, 5.18 Mbit/s",

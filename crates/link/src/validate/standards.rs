@@ -4,53 +4,14 @@ use bentpipe_units::Time;
 
 use super::probe::{burst, drain, forward};
 use super::{Claim, banded};
+use crate::Direction;
 use crate::access::dvb_s2;
 use crate::access::encapsulate::Encapsulation;
 use crate::modcod;
 use crate::scenario::{DvbS2, Radio};
-use crate::{Cause, Direction};
 
 pub(super) fn claims() -> Vec<Claim> {
-    let mut all = vec![codel()];
-    all.extend(dvb_s2_rows());
-    all
-}
-
-/// CoDel's drops where they can be counted on fingers.
-///
-/// 2,000 packets come at once on a link that takes 1 ms for each, so the packet
-/// taken out at n ms has waited n ms. At 5 ms the target is passed and
-/// `first_above_time` becomes 105 ms: the first drop. Then `drop_next` becomes
-/// 105 plus 100 = 205, plus 100 / sqrt(2) = 275.7, plus 100 / sqrt(3) = 333.4, and
-/// so on. A drop happens when the next packet is taken out, at a whole millisecond.
-fn codel() -> Claim {
-    let by_hand = [105, 205, 276, 334, 384, 429, 469, 507, 543, 576];
-    let mut link = Direction::new(
-        &forward(
-            "rate = \"12 Mbit/s\"\ndelay = \"0 ms\"\nqueue.codel = { limit = \"10000 packets\" }",
-        ),
-        1,
-    );
-    link.keep_drops();
-    burst(&mut link, 2000, 1500);
-    let _ = drain(&mut link, Time::from_nanos(600_000_000));
-    let mut drops = Vec::new();
-    while let Some(drop) = link.poll_drop() {
-        if drop.cause == Cause::Management {
-            drops.push(drop.at.as_nanos() / 1_000_000);
-        }
-    }
-    let list = |times: &[u64]| {
-        let times: Vec<_> = times.iter().map(u64::to_string).collect();
-        format!("{} ms", times.join(", "))
-    };
-    Claim {
-        claim: "CoDel's first ten drops, 2,000 packets at once on a link of one packet per ms",
-        source: "RFC 8289, section 5, its pseudo-code traced by hand",
-        theirs: list(&by_hand),
-        ours: list(&drops),
-        holds: drops == by_hand,
-    }
+    dvb_s2_rows()
 }
 
 /// The published rows at 40 Mbaud: symbols of a BBFRAME, its time, rates.

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use bentpipe_link::scenario::{Change, DirectionSpec};
-use bentpipe_link::{Counters, Direction};
+use bentpipe_link::{Counters, Direction, Seeds};
 use bentpipe_units::{Span, Time};
 use ipnet::IpNet;
 use rustix::event::Timespec;
@@ -56,8 +56,8 @@ pub struct Plan {
     pub r#return: DirectionSpec,
     /// When the near end gets its next addresses: at the scenario's switches.
     pub new_address_at: Vec<Span>,
-    /// Seeds the losses of the forward direction; the other direction's is the next number.
-    pub seed: u64,
+    /// What the two directions draw from.
+    pub seeds: Seeds,
 }
 
 /// Why links cannot run.
@@ -162,8 +162,8 @@ impl Emulator {
             let first = ports.len();
             // Port `first` is the far end: what comes out of it goes forward, to the near one.
             for (end, spec, out, seed) in [
-                (&plan.far, &plan.forward, first + 1, plan.seed),
-                (&plan.near, &plan.r#return, first, plan.seed.wrapping_add(1)),
+                (&plan.far, &plan.forward, first + 1, plan.seeds.forward),
+                (&plan.near, &plan.r#return, first, plan.seeds.r#return),
             ] {
                 let tun = Tun::create(&end.namespace, &end.tun)?;
                 epoll::add(

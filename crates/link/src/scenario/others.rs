@@ -1,0 +1,53 @@
+//! Who else asks for capacity.
+
+use bentpipe_units::{Rate, Span};
+use serde::{Deserialize, Serialize};
+
+use super::files::Problem;
+use super::turns::{self, Turns};
+
+/// Other terminals on the carriers of a DVB-RCS2 return link, as their requests for
+/// RBDC. What they ask for is divided in proportion when there is not enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Others {
+    /// What they ask for together, while they do.
+    pub rate: Rate,
+    /// When they begin.
+    #[serde(default)]
+    pub from: Span,
+    /// When they end; never when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Span>,
+    /// They ask this long, then pause for `off`; always when not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on: Option<Span>,
+    /// How long they pause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off: Option<Span>,
+    /// `on` and `off` are means of exponential times instead of exact ones.
+    #[serde(default)]
+    pub exponential: bool,
+}
+
+impl Others {
+    pub(crate) fn check(&self, field: &str) -> Result<(), Problem> {
+        if self.rate.bits_per_second() == 0 {
+            return Err(Problem::new(
+                format!("{field}.rate"),
+                self.rate.to_string(),
+                "they ask for nothing; leave them out",
+            ));
+        }
+        turns::check(field, self.on, self.off)
+    }
+
+    pub(crate) fn turns(&self) -> Turns {
+        Turns {
+            from: self.from,
+            until: self.until,
+            pauses: self.on.zip(self.off),
+            exponential: self.exponential,
+        }
+    }
+}
