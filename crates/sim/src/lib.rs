@@ -1,6 +1,6 @@
 //! Virtual time: QUIC connections over modelled links.
 //!
-//! This is the lean mode: it drives the QUIC library's sans-I/O core alone, without
+//! The lean mode drives the QUIC library's sans-I/O core alone, without
 //! an async runtime, over [`bentpipe_link::Direction`]s. Nothing waits: the clock
 //! jumps to the next event.
 //!
@@ -15,6 +15,9 @@
 //! - `world`: the clock, and the loop
 //! - [`record`]: what came of it
 //! - [`budget`]: named goals with their physical bounds
+//!
+//! [`tunnel`] runs terminals and gateways instead: the code of the daemons, on the async
+//! runtime's paused clock.
 
 pub mod plan;
 mod identity;
@@ -23,7 +26,14 @@ mod node;
 mod world;
 pub mod record;
 pub mod budget;
+pub mod tunnel;
 
 pub use plan::{Change, FlowPlan, LinkPlan, Move, Plan, PlanError, Transfer, What};
 pub use record::Records;
 pub use world::run;
+
+/// The seed of direction `number` of a run's links; the first one is 1.
+fn seed_of(run: u64, number: u64) -> u64 {
+    // Spreads numbers over 64 bits: 2^64 divided by the golden ratio.
+    run ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}

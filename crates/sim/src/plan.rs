@@ -186,7 +186,8 @@ pub enum PlanError {
     },
 }
 
-const LONGEST: Span = Span::from_millis(30 * 24 * 3600 * 1000);
+/// The longest run.
+pub(crate) const LONGEST: Span = Span::from_millis(30 * 24 * 3600 * 1000);
 
 impl Plan {
     /// Checks that the plan can be carried out and ends.
@@ -194,25 +195,9 @@ impl Plan {
         if self.until < Span::from_millis(1) || self.until > LONGEST {
             return Err(PlanError::Endless(self.until));
         }
-        for (index, link) in self.links.iter().enumerate() {
-            let zero = Rate::from_bits_per_second(0);
-            let stops = |change: &Change| matches!(change.what, What::ForwardRate(rate) | What::ReturnRate(rate) if rate == zero);
-            if link.changes.iter().any(stops) {
-                return Err(PlanError::NoRate(index));
-            }
-        }
+        let ways = self.flows.iter().map(|flow| (&flow.path, &flow.moves));
+        check_links(&self.links, ways)?;
         for (flow, plan) in self.flows.iter().enumerate() {
-            if plan.path.is_empty() || plan.moves.iter().any(|to| to.path.is_empty()) {
-                return Err(PlanError::NoPath(flow));
-            }
-            let links = self.links.len();
-            let mut ways = plan
-                .path
-                .iter()
-                .chain(plan.moves.iter().flat_map(|to| &to.path));
-            if let Some(&link) = ways.find(|&&link| link >= links) {
-                return Err(PlanError::NoSuchLink { flow, link, links });
-            }
             plan.transport
                 .settings
                 .check()
@@ -220,4 +205,29 @@ impl Plan {
         }
         Ok(())
     }
+}
+
+/// Checks that no link stops for ever and that every way leads over links that are there.
+pub(crate) fn check_links<'a>(
+    links: &[LinkPlan],
+    ways: impl Iterator<Item = (&'a Vec<usize>, &'a Vec<Move>)>,
+) -> Result<(), PlanError> {
+    let zero = Rate::from_bits_per_second(0);
+    for (index, link) in links.iter().enumerate() {
+        let stops = |change: &Change| matches!(change.what, What::ForwardRate(rate) | What::ReturnRate(rate) if rate == zero);
+        if link.changes.iter().any(stops) {
+            return Err(PlanError::NoRate(index));
+        }
+    }
+    for (flow, (path, moves)) in ways.enumerate() {
+        if path.is_empty() || moves.iter().any(|to| to.path.is_empty()) {
+            return Err(PlanError::NoPath(flow));
+        }
+        let mut all = path.iter().chain(moves.iter().flat_map(|to| &to.path));
+        if let Some(&link) = all.find(|&&link| link >= links.len()) {
+            let links = links.len();
+            return Err(PlanError::NoSuchLink { flow, link, links });
+        }
+    }
+    Ok(())
 }

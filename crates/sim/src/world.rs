@@ -111,7 +111,7 @@ impl<'a> World<'a> {
             server
                 .transport_config(config.clone())
                 .validation_token_config(tokens);
-            server.time_source(Arc::new(Epoch));
+            server.time_source(Arc::new(identity::Epoch));
             nodes.push(Node::gateway(
                 identity::endpoint(plan.seed, number),
                 server,
@@ -517,13 +517,4 @@ fn address(network: u8, flow: usize, host: usize) -> SocketAddr {
     let [_, _, high, low] = u32::try_from(flow).unwrap_or(0).to_be_bytes();
     let host = u8::try_from(host + 1).unwrap_or(u8::MAX);
     SocketAddr::from((Ipv4Addr::new(network, high, low, host), 4433))
-}
-
-/// Tokens are stamped with the time of day; here it is always the beginning of time.
-struct Epoch;
-
-impl noq_proto::TimeSource for Epoch {
-    fn now(&self) -> std::time::SystemTime {
-        std::time::SystemTime::UNIX_EPOCH
-    }
 }

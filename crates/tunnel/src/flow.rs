@@ -137,6 +137,7 @@ pub async fn carry<U: Up, D: Down>(
         tokio::pin!(stopped);
         loop {
             let data = tokio::select! {
+                biased;
                 data = read(&mut reader) => data.map_err(FlowError::Local)?,
                 () = &mut stopped => return Err(FlowError::Stopped),
             };

@@ -178,6 +178,12 @@ impl<D: Dial> Gateway<D> {
         open + self.datagrams.load(Ordering::Relaxed)
     }
 
+    /// How the path to the terminal with `key` stands, if it has a session.
+    pub fn path(&self, key: &Fingerprint) -> Option<noq::PathStats> {
+        let connection = self.lock().open.get(key)?.clone();
+        connection.path_stats(noq::PathId::ZERO)
+    }
+
     async fn serve(
         self: Arc<Self>,
         connection: noq::Connection,
@@ -374,6 +380,7 @@ impl<D: Dial> Gateway<D> {
         let deadline = tokio::time::sleep(DIAL_TIMEOUT);
         tokio::pin!(deadline);
         let addresses = tokio::select! {
+            biased;
             addresses = self.allowed(target) => addresses?,
             () = &mut deadline => {
                 let detail = format!("{target} did not resolve within {} s", DIAL_TIMEOUT.as_secs());
@@ -395,6 +402,7 @@ impl<D: Dial> Gateway<D> {
             }
             let more = waiting.len() > 0;
             tokio::select! {
+                biased;
                 Some((address, dialled)) = dialling.next() => match dialled {
                     Ok(socket) => return Ok(socket),
                     Err(error) => {

@@ -51,6 +51,7 @@ impl Stalls {
         }
         let (_stall, evicted) = self.enter();
         tokio::select! {
+            biased;
             done = write => Ok(done),
             _ = evicted => Err(Evicted),
         }

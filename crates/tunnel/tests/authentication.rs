@@ -5,15 +5,16 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bentpipe_sim::tunnel::clock::Clock;
 use bentpipe_tunnel::enrolment::EnrolmentLine;
 use bentpipe_tunnel::identity::{Identity, Registry as _, Standing};
-use support::{GATEWAY, GATEWAY_SEED, Setup, TERMINAL_SEED, identity};
+use support::{GATEWAY, GATEWAY_SEED, Setup, TERMINAL_SEED, identity, in_virtual_time};
 use tokio::time::timeout;
 
 /// Opens a session as `setup` says and gives what the terminal and the gateway learn.
-async fn attempt(setup: &Setup) -> (Result<(), String>, Result<(), String>) {
-    let (terminal_socket, gateway_socket, _) = support::sockets(&setup.scenario);
-    let gateway = support::endpoint(gateway_socket, Some(setup.server()));
+async fn attempt(clock: &Clock, setup: &Setup) -> (Result<(), String>, Result<(), String>) {
+    let (_network, terminal_socket, gateway_socket) = support::sockets(clock, &setup.scenario);
+    let gateway = support::endpoint(clock, gateway_socket, Some(setup.server()));
     let accepting = gateway.clone();
     let at_gateway = tokio::spawn(async move {
         let incoming = accepting.accept().await.expect("an attempt arrives");
@@ -27,7 +28,7 @@ async fn attempt(setup: &Setup) -> (Result<(), String>, Result<(), String>) {
             Err(error) => Err(bentpipe_tunnel::session::describe(&error)),
         }
     });
-    let connector = setup.connector(support::endpoint(terminal_socket, None));
+    let connector = setup.connector(support::endpoint(clock, terminal_socket, None));
     // Held until the gateway has had its time: dropping a session closes it.
     let opened = connector.open().await;
     let at_terminal = match &opened {
@@ -37,98 +38,110 @@ async fn attempt(setup: &Setup) -> (Result<(), String>, Result<(), String>) {
     (at_terminal, at_gateway.await.unwrap())
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_right_keys_open_a_session() {
-    assert_eq!(attempt(&Setup::default()).await, (Ok(()), Ok(())));
+#[test]
+fn the_right_keys_open_a_session() {
+    in_virtual_time(async |clock| {
+        assert_eq!(attempt(&clock, &Setup::default()).await, (Ok(()), Ok(())));
+    });
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_wrong_gateway_is_told_at_both_ends() {
-    let setup = Setup {
-        expects: 9,
-        ..Setup::default()
-    };
-    let (terminal, gateway) = attempt(&setup).await;
-    for said in [terminal.unwrap_err(), gateway.unwrap_err()] {
-        let (shown, expected) = (
+#[test]
+fn a_wrong_gateway_is_told_at_both_ends() {
+    in_virtual_time(async |clock| {
+        let setup = Setup {
+            expects: 9,
+            ..Setup::default()
+        };
+        let (terminal, gateway) = attempt(&clock, &setup).await;
+        for said in [terminal.unwrap_err(), gateway.unwrap_err()] {
+            let (shown, expected) = (
+                identity(GATEWAY_SEED).fingerprint(),
+                identity(9).fingerprint(),
+            );
+            assert!(
+                said.contains(&format!("the gateway's key is {shown}")),
+                "{said}"
+            );
+            assert!(said.contains(&format!("expects {expected}")), "{said}");
+        }
+    });
+}
+
+#[test]
+fn a_stranger_is_told_at_both_ends() {
+    in_virtual_time(async |clock| {
+        let setup = Setup {
+            terminal: 9,
+            ..Setup::default()
+        };
+        let (terminal, gateway) = attempt(&clock, &setup).await;
+        for said in [terminal.unwrap_err(), gateway.unwrap_err()] {
+            let stranger = identity(9).fingerprint();
+            assert!(
+                said.contains(&format!("the terminal's key is {stranger}")),
+                "{said}"
+            );
+            assert!(
+                said.contains(&identity(GATEWAY_SEED).fingerprint().to_string()),
+                "{said}"
+            );
+        }
+    });
+}
+
+#[test]
+fn one_line_enrols_one_terminal() {
+    in_virtual_time(async |clock| {
+        let line = EnrolmentLine::new(
+            GATEWAY.parse().unwrap(),
             identity(GATEWAY_SEED).fingerprint(),
-            identity(9).fingerprint(),
+            [5; 32],
         );
-        assert!(
-            said.contains(&format!("the gateway's key is {shown}")),
-            "{said}"
+        let line: EnrolmentLine = line.to_string().parse().unwrap();
+        let setup = Setup::default();
+        let list = setup.list.clone();
+        list.enrolments
+            .lock()
+            .unwrap()
+            .insert(line.one_time_identity().fingerprint(), None);
+        let (_network, terminal_socket, gateway_socket) = support::sockets(&clock, &setup.scenario);
+        let _serving = setup.gateway(support::endpoint(
+            &clock,
+            gateway_socket,
+            Some(setup.server()),
+        ));
+        let mut connector = setup.connector(support::endpoint(&clock, terminal_socket, None));
+
+        connector.identity = Arc::new(line.one_time_identity());
+        let session = connector.open().await.unwrap();
+        let target = GATEWAY.parse().unwrap();
+        let (new, other) = (identity(20).fingerprint(), identity(21).fingerprint());
+        let mut flow = session
+            .connect(&"93.184.216.34:80".parse().unwrap())
+            .await
+            .unwrap();
+        assert_eq!(
+            flow.recv_response().await.unwrap().status(),
+            403,
+            "a one-time key can only enrol"
         );
-        assert!(said.contains(&format!("expects {expected}")), "{said}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_stranger_is_told_at_both_ends() {
-    let setup = Setup {
-        terminal: 9,
-        ..Setup::default()
-    };
-    let (terminal, gateway) = attempt(&setup).await;
-    for said in [terminal.unwrap_err(), gateway.unwrap_err()] {
-        let stranger = identity(9).fingerprint();
-        assert!(
-            said.contains(&format!("the terminal's key is {stranger}")),
-            "{said}"
+        session.enrol(&target, &new).await.unwrap();
+        session
+            .enrol(&target, &new)
+            .await
+            .expect("asking again does no harm");
+        let error = session.enrol(&target, &other).await.unwrap_err();
+        assert!(error.contains("used by another"), "{error}");
+        assert_eq!(
+            (list.standing(&new), list.standing(&other)),
+            (Standing::Terminal, Standing::Unknown)
         );
-        assert!(
-            said.contains(&identity(GATEWAY_SEED).fingerprint().to_string()),
-            "{said}"
-        );
-    }
-}
 
-#[tokio::test(start_paused = true)]
-async fn one_line_enrols_one_terminal() {
-    let line = EnrolmentLine::new(
-        GATEWAY.parse().unwrap(),
-        identity(GATEWAY_SEED).fingerprint(),
-        [5; 32],
-    );
-    let line: EnrolmentLine = line.to_string().parse().unwrap();
-    let setup = Setup::default();
-    let list = setup.list.clone();
-    list.enrolments
-        .lock()
-        .unwrap()
-        .insert(line.one_time_identity().fingerprint(), None);
-    let (terminal_socket, gateway_socket, _) = support::sockets(&setup.scenario);
-    let _serving = setup.gateway(support::endpoint(gateway_socket, Some(setup.server())));
-    let mut connector = setup.connector(support::endpoint(terminal_socket, None));
-
-    connector.identity = Arc::new(line.one_time_identity());
-    let session = connector.open().await.unwrap();
-    let target = GATEWAY.parse().unwrap();
-    let (new, other) = (identity(20).fingerprint(), identity(21).fingerprint());
-    let mut flow = session
-        .connect(&"93.184.216.34:80".parse().unwrap())
-        .await
-        .unwrap();
-    assert_eq!(
-        flow.recv_response().await.unwrap().status(),
-        403,
-        "a one-time key can only enrol"
-    );
-    session.enrol(&target, &new).await.unwrap();
-    session
-        .enrol(&target, &new)
-        .await
-        .expect("asking again does no harm");
-    let error = session.enrol(&target, &other).await.unwrap_err();
-    assert!(error.contains("used by another"), "{error}");
-    assert_eq!(
-        (list.standing(&new), list.standing(&other)),
-        (Standing::Terminal, Standing::Unknown)
-    );
-
-    connector.identity = Arc::new(identity(TERMINAL_SEED));
-    let session = connector.open().await.unwrap();
-    let error = session.enrol(&target, &other).await.unwrap_err();
-    assert!(error.contains("cannot enrol others"), "{error}");
+        connector.identity = Arc::new(identity(TERMINAL_SEED));
+        let session = connector.open().await.unwrap();
+        let error = session.enrol(&target, &other).await.unwrap_err();
+        assert!(error.contains("cannot enrol others"), "{error}");
+    });
 }
 
 #[test]

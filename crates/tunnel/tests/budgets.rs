@@ -11,7 +11,8 @@ use std::time::Duration;
 use bentpipe_cc::Choice;
 use bentpipe_link::Scenario;
 use bentpipe_link::explain::Explanation;
-use support::{Setup, Stream, World, now};
+use bentpipe_sim::tunnel::clock::Clock;
+use support::{Setup, Stream, World, in_virtual_time, now};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -87,8 +88,8 @@ fn bound(scenario: &Scenario, bytes: usize) -> f64 {
 }
 
 /// Carries `BUDGETS` over `scenario` in a warm session; ratios to the bound.
-async fn ratios(scenario: &Scenario, controller: Choice) -> Vec<f64> {
-    let world = setup(scenario, controller).start();
+async fn ratios(clock: &Clock, scenario: &Scenario, controller: Choice) -> Vec<f64> {
+    let world = setup(scenario, controller).start(clock);
     let mut origin = world.internet.serve(ORIGIN);
     world.warm().await;
     for _ in 0..3 {
@@ -104,51 +105,58 @@ async fn ratios(scenario: &Scenario, controller: Choice) -> Vec<f64> {
     ratios
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_warm_session_sends_at_the_speed_of_the_link() {
-    for name in ["geo", "leo"] {
-        for controller in [Choice::Cubic, Choice::Satellite] {
-            let scenario = shipped(name);
-            for (budget, ratio) in BUDGETS.iter().zip(ratios(&scenario, controller).await) {
-                let Budget {
-                    workload,
-                    limit,
-                    source,
-                    ..
-                } = budget;
-                println!(
-                    "{name}, {controller}, {workload}: {ratio:.3} x bound, limit {limit} ({source})"
-                );
-                assert!(
-                    ratio <= *limit,
-                    "{name}, {controller}, {workload}: {ratio:.3} x bound, limit {limit} ({source})"
-                );
+#[test]
+fn a_warm_session_sends_at_the_speed_of_the_link() {
+    in_virtual_time(async |clock| {
+        for name in ["geo", "leo"] {
+            for controller in [Choice::Cubic, Choice::Satellite] {
+                let scenario = shipped(name);
+                for (budget, ratio) in BUDGETS
+                    .iter()
+                    .zip(ratios(&clock, &scenario, controller).await)
+                {
+                    let Budget {
+                        workload,
+                        limit,
+                        source,
+                        ..
+                    } = budget;
+                    println!(
+                        "{name}, {controller}, {workload}: {ratio:.3} x bound, limit {limit} ({source})"
+                    );
+                    assert!(
+                        ratio <= *limit,
+                        "{name}, {controller}, {workload}: {ratio:.3} x bound, limit {limit} ({source})"
+                    );
+                }
             }
         }
-    }
+    });
 }
 
 /// What the last session learnt of the satellite, the next one knows (RFC 9959).
-#[tokio::test(start_paused = true)]
-async fn a_reopened_session_starts_fast() {
-    let scenario = shipped("geo");
-    for (controller, limit) in [(Choice::Cubic, 1.30), (Choice::Satellite, 1.10)] {
-        let world = setup(&scenario, controller).start();
-        let mut origin = world.internet.serve(ORIGIN);
-        world.warm().await;
-        let first = download(&world, &mut origin, 10 << 20).await;
-        download(&world, &mut origin, 10 << 20).await;
-        let session = world.terminal.session().borrow().clone().unwrap();
-        session.close();
-        drop(session);
-        tokio::time::sleep(Duration::from_secs(3)).await;
-        world.warm().await;
-        let again = download(&world, &mut origin, 10 << 20).await;
-        let ratio = again.as_secs_f64() / bound(&scenario, 10 << 20);
-        println!("{controller}: first {first:?}, reopened {again:?}, {ratio:.3} x bound");
-        assert!(
-            ratio <= limit,
-            "{controller}: {ratio:.3} x bound, limit {limit}"
-        );
-    }
+#[test]
+fn a_reopened_session_starts_fast() {
+    in_virtual_time(async |clock| {
+        let scenario = shipped("geo");
+        for (controller, limit) in [(Choice::Cubic, 1.30), (Choice::Satellite, 1.10)] {
+            let world = setup(&scenario, controller).start(&clock);
+            let mut origin = world.internet.serve(ORIGIN);
+            world.warm().await;
+            let first = download(&world, &mut origin, 10 << 20).await;
+            download(&world, &mut origin, 10 << 20).await;
+            let session = world.terminal.session().borrow().clone().unwrap();
+            session.close();
+            drop(session);
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            world.warm().await;
+            let again = download(&world, &mut origin, 10 << 20).await;
+            let ratio = again.as_secs_f64() / bound(&scenario, 10 << 20);
+            println!("{controller}: first {first:?}, reopened {again:?}, {ratio:.3} x bound");
+            assert!(
+                ratio <= limit,
+                "{controller}: {ratio:.3} x bound, limit {limit}"
+            );
+        }
+    });
 }

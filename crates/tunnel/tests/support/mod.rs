@@ -1,21 +1,23 @@
 //! A terminal and a gateway with a modelled link between them, in virtual time.
 //!
-//! The two ends are the product's own; the UDP sockets, the applications and the
-//! origins are in memory. The clock is the runtime's paused one: it jumps to the next
-//! timer, so an hour of satellite takes as long as its packets.
+//! The two ends are the product's own; clock, links and UDP sockets are the simulator's;
+//! the applications and the origins are in memory.
 
 #![allow(dead_code, reason = "each test binary uses its part of the fixture")]
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
-use bentpipe_link::scenario::DirectionSpec;
-use bentpipe_link::{Direction, Packet, Scenario};
+use bentpipe_link::Scenario;
+use bentpipe_sim::LinkPlan;
+use bentpipe_sim::tunnel::clock::{Clock, virtual_time};
+use bentpipe_sim::tunnel::network::{MemorySocket, Network};
 use bentpipe_tunnel::egress::Egress;
 use bentpipe_tunnel::gateway::{Gateway, Parts, server_config};
 use bentpipe_tunnel::identity::{Fingerprint, Identity, Registry, Standing};
@@ -25,9 +27,7 @@ use bentpipe_tunnel::session::Connector;
 use bentpipe_tunnel::target::Target;
 use bentpipe_tunnel::terminal::Terminal;
 use bentpipe_tunnel::transport::Transport;
-use bentpipe_units::{Span, Time};
-use noq::udp::{EcnCodepoint, RecvMeta, Transmit};
-use noq::{AsyncUdpSocket, EndpointConfig, TokioRuntime, UdpSender};
+use bentpipe_units::Span;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
@@ -36,126 +36,19 @@ use tokio::time::Instant;
 /// Where the gateway is, and the terminal.
 pub const GATEWAY: &str = "192.0.2.1:4433";
 const TERMINAL: &str = "192.0.2.2:50000";
-/// IP and UDP headers around a QUIC packet.
-const HEADERS: usize = 28;
 
-// ---------------------------------------------------------------- the network
-
-/// A UDP datagram on the modelled link.
-#[derive(Debug)]
-pub struct Datagram {
-    from: SocketAddr,
-    payload: Vec<u8>,
-    ecn: Option<EcnCodepoint>,
+/// Runs a test in virtual time.
+pub fn in_virtual_time<F: Future>(test: impl FnOnce(Clock) -> F) -> F::Output {
+    virtual_time(Span::ZERO, test)
 }
 
-impl Packet for Datagram {
-    fn ip_len(&self) -> usize {
-        self.payload.len() + HEADERS
-    }
-}
-
-/// One end's UDP socket.
-#[derive(Debug)]
-struct MemorySocket {
-    address: SocketAddr,
-    inbox: UnboundedReceiver<Datagram>,
-    outbox: UnboundedSender<Datagram>,
-}
-
-#[derive(Debug)]
-struct MemorySender(SocketAddr, UnboundedSender<Datagram>);
-
-impl AsyncUdpSocket for MemorySocket {
-    fn create_sender(&self) -> Pin<Box<dyn UdpSender>> {
-        Box::pin(MemorySender(self.address, self.outbox.clone()))
-    }
-
-    fn poll_recv(
-        &mut self,
-        context: &mut Context<'_>,
-        buffers: &mut [io::IoSliceMut<'_>],
-        meta: &mut [RecvMeta],
-    ) -> Poll<io::Result<usize>> {
-        let Some(datagram) = ready!(self.inbox.poll_recv(context)) else {
-            return Poll::Pending;
-        };
-        let len = datagram.payload.len();
-        buffers[0][..len].copy_from_slice(&datagram.payload);
-        meta[0] = RecvMeta::default();
-        meta[0].addr = datagram.from;
-        meta[0].len = len;
-        meta[0].stride = len;
-        meta[0].ecn = datagram.ecn;
-        Poll::Ready(Ok(1))
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.address)
-    }
-
-    fn may_fragment(&self) -> bool {
-        false
-    }
-}
-
-impl UdpSender for MemorySender {
-    fn poll_send(
-        self: Pin<&mut Self>,
-        transmit: &Transmit<'_>,
-        _context: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        let datagram = Datagram {
-            from: self.0,
-            payload: transmit.contents.to_vec(),
-            ecn: transmit.ecn,
-        };
-        // A socket whose peer is gone sends into the void, as UDP does.
-        let _ = self.1.send(datagram);
-        Poll::Ready(Ok(()))
-    }
-}
-
-/// The moment on the paused clock.
+/// The moment on the virtual clock.
 #[expect(
     clippy::disallowed_methods,
     reason = "the runtime's paused clock is the virtual one"
 )]
 pub fn now() -> Instant {
     Instant::now()
-}
-
-/// Runs one direction of the link between an outbox and an inbox.
-fn run_direction(
-    spec: &DirectionSpec,
-    seed: u64,
-    mut from: UnboundedReceiver<Datagram>,
-    to: UnboundedSender<Datagram>,
-) {
-    let mut direction = Direction::new(spec, seed);
-    let start = now();
-    let at = move |time: Time| start + time.since(Time::ZERO).as_duration();
-    tokio::spawn(async move {
-        loop {
-            let next = direction.poll_timeout().map(at);
-            let arrived = tokio::select! {
-                datagram = from.recv() => match datagram {
-                    Some(datagram) => Some(datagram),
-                    None => return,
-                },
-                () = async { tokio::time::sleep_until(next.unwrap_or(start)).await }, if next.is_some() => None,
-            };
-            let elapsed = now().duration_since(start);
-            let now = Time::ZERO + Span::from_nanos(u64::try_from(elapsed.as_nanos()).unwrap());
-            if let Some(datagram) = arrived {
-                // Drops are counted by the model.
-                let _ = direction.handle_arrival(now, datagram);
-            }
-            while let Some(departure) = direction.poll_departure(now) {
-                let _ = to.send(departure.packet);
-            }
-        }
-    });
 }
 
 // ---------------------------------------------------------- byte streams
@@ -409,8 +302,7 @@ pub struct World {
     pub internet: Internet,
     pub terminal: Terminal,
     pub gateway: noq::Endpoint,
-    /// Puts datagrams on the way to the gateway, past the terminal.
-    pub towards_gateway: UnboundedSender<Datagram>,
+    network: Network,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -422,42 +314,24 @@ impl Drop for World {
     }
 }
 
-/// Both ends' sockets with the scenario's link between them.
-pub fn sockets(
-    scenario: &Scenario,
-) -> (
-    Box<dyn AsyncUdpSocket>,
-    Box<dyn AsyncUdpSocket>,
-    UnboundedSender<Datagram>,
-) {
-    let (from_gateway, forward) = unbounded_channel();
-    let (from_terminal, backward) = unbounded_channel();
-    let (to_terminal, terminal_inbox) = unbounded_channel();
-    let (to_gateway, gateway_inbox) = unbounded_channel();
-    run_direction(&scenario.forward, scenario.seed, forward, to_terminal);
-    run_direction(&scenario.r#return, scenario.seed + 1, backward, to_gateway);
-    let socket = |address: &str, inbox, outbox| {
-        Box::new(MemorySocket {
-            address: address.parse().unwrap(),
-            inbox,
-            outbox,
-        })
-    };
-    (
-        socket(TERMINAL, terminal_inbox, from_terminal.clone()),
-        socket(GATEWAY, gateway_inbox, from_gateway),
-        from_terminal,
-    )
+/// A network of the scenario's link, and the sockets of terminal and gateway at its ends.
+pub fn sockets(clock: &Clock, scenario: &Scenario) -> (Network, MemorySocket, MemorySocket) {
+    let links = [LinkPlan::of(scenario)];
+    let segments = NonZeroUsize::new(10).unwrap();
+    let network = Network::new(clock, &links, scenario.seed, segments);
+    let terminal = network.terminal(TERMINAL.parse().unwrap(), &[0]);
+    let gateway = network.gateway(GATEWAY.parse().unwrap());
+    (network, terminal, gateway)
 }
 
 /// A QUIC endpoint on `socket`.
 pub fn endpoint(
-    socket: Box<dyn AsyncUdpSocket>,
+    clock: &Clock,
+    socket: MemorySocket,
     server: Option<noq::ServerConfig>,
 ) -> noq::Endpoint {
-    let mut config = EndpointConfig::default();
-    config.rng_seed(Some([7; 32]));
-    noq::Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(TokioRuntime)).unwrap()
+    let number = u64::from(server.is_none());
+    bentpipe_sim::tunnel::endpoint(clock, socket, (7, number), server).unwrap()
 }
 
 impl Setup {
@@ -495,11 +369,12 @@ impl Setup {
     }
 
     /// Starts everything.
-    pub fn start(self) -> World {
-        let (terminal_socket, gateway_socket, towards_gateway) = sockets(&self.scenario);
-        let gateway = endpoint(gateway_socket, Some(self.server()));
+    pub fn start(self, clock: &Clock) -> World {
+        let (network, terminal_socket, gateway_socket) = sockets(clock, &self.scenario);
+        let gateway = endpoint(clock, gateway_socket, Some(self.server()));
         let serving = self.gateway(gateway.clone());
-        let (terminal, keep) = Terminal::new(self.connector(endpoint(terminal_socket, None)));
+        let (terminal, keep) =
+            Terminal::new(self.connector(endpoint(clock, terminal_socket, None)));
         let keeping = tokio::spawn(async move {
             keep.await;
         });
@@ -507,22 +382,20 @@ impl Setup {
             internet: self.internet,
             terminal,
             gateway,
-            towards_gateway,
+            network,
             tasks: vec![serving, keeping],
         }
     }
 }
 
-/// Noise as anyone on the internet can send it.
-pub fn noise(payload: Vec<u8>) -> Datagram {
-    Datagram {
-        from: "198.51.100.66:6666".parse().unwrap(),
-        payload,
-        ecn: None,
-    }
-}
-
 impl World {
+    /// Noise on the way to the gateway, as anyone on the internet can send it.
+    pub fn noise(&self, payload: Vec<u8>) {
+        let stranger = "198.51.100.66:6666".parse().unwrap();
+        let [terminal, gateway] = [TERMINAL, GATEWAY].map(|address| address.parse().unwrap());
+        self.network.inject(terminal, stranger, gateway, payload);
+    }
+
     /// An application's connection through the tunnel to `target`.
     pub fn connect(&self, target: &str) -> Stream {
         let (application, terminals_side) = stream_pair(256 * 1024);

@@ -1,0 +1,388 @@
+//! The run: a gateway, terminals and their applications, from the first to the last.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bentpipe_tunnel::egress::Egress;
+use bentpipe_tunnel::gateway::{Gateway, Parts, server_config};
+use bentpipe_tunnel::identity::{Fingerprint, Identity, Registry, Standing};
+use bentpipe_tunnel::paths::Paths;
+use bentpipe_tunnel::session::Connector;
+use bentpipe_tunnel::target::Target;
+use bentpipe_tunnel::terminal::Terminal;
+use bentpipe_units::Time;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use super::clock::{Clock, virtual_time};
+use super::exchange::{Application, End, Progress, Servers, Shared, look};
+use super::network::{MemorySocket, Network};
+use super::plan::{FlowPlan, Plan, TunnelPlanError, Work};
+use super::record::{FlowRecord, Line, LinkRecord, Path, Sample, SessionRecord, Verdict};
+use crate::identity;
+
+/// Where the gateway is.
+const GATEWAY: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 4433);
+/// Where the servers are: a public address, or the gateway would not dial it.
+const SERVER: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(93, 184, 216, 34)), 80);
+
+/// Carries out `plan`; `record` is given each line when it is known. The same plan gives
+/// the same lines.
+pub fn run(plan: &Plan, record: &mut dyn FnMut(&Line)) -> Result<(), TunnelPlanError> {
+    plan.check()?;
+    virtual_time(plan.granularity, |clock| async move {
+        let mut run = Run::new(plan, &clock);
+        run.watch(record).await;
+        run.end(record);
+    });
+    Ok(())
+}
+
+/// An endpoint for `number` (0 is the gateway) that draws nothing: connection IDs, keys
+/// and everything else derive from the run's seed.
+pub fn endpoint(
+    clock: &Clock,
+    socket: MemorySocket,
+    (seed, number): (u64, u64),
+    server: Option<noq::ServerConfig>,
+) -> std::io::Result<noq::Endpoint> {
+    let config = identity::endpoint(seed, number);
+    let (socket, runtime) = (Box::new(socket), Arc::new(clock.clone()));
+    noq::Endpoint::new_with_abstract_socket(config, server, socket, runtime)
+}
+
+/// The gateway's configuration with tokens that derive from nothing but what they say.
+fn without_secrets(mut server: noq::ServerConfig) -> noq::ServerConfig {
+    server
+        .token_key(Arc::new(identity::Keyless))
+        .time_source(Arc::new(identity::Epoch));
+    server
+}
+
+/// The identity of end `number`.
+fn identity_of(seed: u64, number: u64) -> Identity {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_be_bytes());
+    bytes[8..16].copy_from_slice(&number.to_be_bytes());
+    Identity::from_seed(&bytes)
+}
+
+/// A terminal's address after so many moves; addresses only need to differ.
+fn address(terminal: usize, moves: usize) -> SocketAddr {
+    let [_, _, high, low] = u32::try_from(terminal).unwrap_or(0).to_be_bytes();
+    let moves = u16::try_from(moves % 10_000).unwrap_or(0);
+    SocketAddr::from((Ipv4Addr::new(10, high, low, 2), 50_000 + moves))
+}
+
+/// Knows the run's terminals.
+#[derive(Debug)]
+struct Terminals(BTreeSet<Fingerprint>);
+
+impl Registry for Terminals {
+    fn standing(&self, key: &Fingerprint) -> Standing {
+        match self.0.contains(key) {
+            true => Standing::Terminal,
+            false => Standing::Unknown,
+        }
+    }
+
+    fn enrol(&self, _enrolment: &Fingerprint, _terminal: Fingerprint) -> Result<(), String> {
+        Err("simulated terminals are enrolled from the beginning".into())
+    }
+}
+
+/// The sessions that a terminal has had.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sessions {
+    first: Option<Time>,
+    count: u64,
+}
+
+struct Run<'a> {
+    plan: &'a Plan,
+    clock: Clock,
+    network: Network,
+    gateway: Arc<Gateway<Servers>>,
+    keys: Vec<Fingerprint>,
+    sessions: Vec<Arc<Mutex<Sessions>>>,
+    /// Terminal, number among its flows, plan, progress.
+    flows: Vec<(usize, usize, FlowPlan, Shared)>,
+    open: BTreeSet<usize>,
+    ended: tokio::sync::mpsc::UnboundedReceiver<usize>,
+}
+
+impl<'a> Run<'a> {
+    fn new(plan: &'a Plan, clock: &Clock) -> Self {
+        let network = Network::new(clock, &plan.links, plan.seed, plan.segments);
+        let gateway_identity = identity_of(plan.seed, 0);
+        let identities: Vec<_> = (1..)
+            .zip(&plan.terminals)
+            .map(|(number, _)| Arc::new(identity_of(plan.seed, number)))
+            .collect();
+        let keys: Vec<_> = identities
+            .iter()
+            .map(|identity| identity.fingerprint())
+            .collect();
+        let registry = Arc::new(Terminals(keys.iter().copied().collect()));
+        let mut flows = Vec::new();
+        for (index, terminal) in plan.terminals.iter().enumerate() {
+            let mine = terminal.flows.iter().enumerate();
+            flows.extend(mine.map(|(number, flow)| (index, number, *flow, Shared::default())));
+        }
+        let server = server_config(&gateway_identity, registry.clone(), &plan.gateway);
+        let server = without_secrets(server);
+        let gateway = Gateway::new(
+            endpoint(
+                clock,
+                network.gateway(GATEWAY),
+                (plan.seed, 0),
+                Some(server.clone()),
+            )
+            .expect("a socket in memory has an address"),
+            Parts {
+                server,
+                registry,
+                transport: plan.gateway.clone(),
+                egress: Egress::default(),
+                dialler: Servers {
+                    clock: clock.clone(),
+                    ground_rtt: plan.ground_rtt,
+                    flows: flows
+                        .iter()
+                        .map(|(.., progress)| progress.clone())
+                        .collect(),
+                },
+            },
+        );
+        let serving = gateway.clone();
+        tokio::spawn(async move { serving.run().await });
+
+        let (tell, ended) = unbounded_channel();
+        let mut run = Self {
+            plan,
+            clock: clock.clone(),
+            network,
+            gateway,
+            keys,
+            sessions: Vec::new(),
+            open: (0..flows.len()).collect(),
+            flows,
+            ended,
+        };
+        for (index, identity) in identities.into_iter().enumerate() {
+            run.start_terminal(index, identity, gateway_identity.fingerprint(), &tell);
+        }
+        run.schedule_changes();
+        run
+    }
+
+    fn start_terminal(
+        &mut self,
+        index: usize,
+        identity: Arc<Identity>,
+        gateway_key: Fingerprint,
+        tell: &UnboundedSender<usize>,
+    ) {
+        let plan = &self.plan.terminals[index];
+        let clock = self.clock.clone();
+        let socket = self.network.terminal(address(index, 0), &plan.path);
+        let connector = Connector {
+            endpoint: endpoint(&clock, socket, (self.plan.seed, index as u64 + 1), None)
+                .expect("a socket in memory has an address"),
+            identity,
+            gateway: Target::from(GATEWAY),
+            gateway_key,
+            transport: plan.transport.clone(),
+            paths: Paths::default(),
+            resolver: NoNames,
+        };
+        let (terminal, keep) = Terminal::new(connector);
+        let start = Time::ZERO + plan.start;
+        let on = clock.clone();
+        tokio::spawn(async move {
+            on.sleep_until(start).await;
+            keep.await;
+        });
+        let seen = Arc::<Mutex<Sessions>>::default();
+        self.sessions.push(seen.clone());
+        tokio::spawn(watch_session(clock.clone(), terminal.clone(), seen));
+        for (number, (_, _, flow, progress)) in self
+            .flows
+            .iter()
+            .enumerate()
+            .filter(|(_, (terminal, ..))| *terminal == index)
+        {
+            let (clock, terminal, tell) = (clock.clone(), terminal.clone(), tell.clone());
+            let (flow, progress) = (*flow, progress.clone());
+            tokio::spawn(async move {
+                clock.sleep_until(Time::ZERO + flow.start).await;
+                let (upload, download) = flow.work.bytes();
+                let application = Application::new(&clock, &progress, number, upload, download);
+                terminal.carry(application, Target::from(SERVER)).await;
+                // Nobody hears it when the run is over.
+                let _ = tell.send(number);
+            });
+        }
+        for (moves, to) in plan.moves.iter().cloned().enumerate() {
+            let network = self.network.clone();
+            let clock = clock.clone();
+            tokio::spawn(async move {
+                clock.sleep_until(Time::ZERO + to.at).await;
+                network.r#move(address(index, moves), address(index, moves + 1), &to.path);
+            });
+        }
+    }
+
+    fn schedule_changes(&self) {
+        for (link, plan) in self.plan.links.iter().enumerate() {
+            for change in plan.changes.iter().copied() {
+                let (clock, network) = (self.clock.clone(), self.network.clone());
+                tokio::spawn(async move {
+                    clock.sleep_until(Time::ZERO + change.at).await;
+                    network.change(link, change.what);
+                });
+            }
+        }
+    }
+
+    /// Until all flows have ended, or the time is over.
+    async fn watch(&mut self, record: &mut dyn FnMut(&Line)) {
+        let end = Time::ZERO + self.plan.until;
+        let mut look_at = Time::ZERO + self.plan.sample_every;
+        while !self.open.is_empty() {
+            let wake = look_at.min(end);
+            tokio::select! {
+                biased;
+                Some(flow) = self.ended.recv() => {
+                    self.open.remove(&flow);
+                    record(&Line::Flow(self.flow(flow)));
+                    continue;
+                }
+                () = self.clock.sleep_until(wake) => {}
+            }
+            if wake == end {
+                return;
+            }
+            for terminal in 0..self.keys.len() {
+                record(&Line::Sample(self.sample(terminal)));
+            }
+            look_at = look_at + self.plan.sample_every;
+        }
+    }
+
+    /// What is known only at the end.
+    fn end(&self, record: &mut dyn FnMut(&Line)) {
+        for &flow in &self.open {
+            record(&Line::Flow(self.flow(flow)));
+        }
+        for (terminal, sessions) in self.sessions.iter().enumerate() {
+            let sessions = *sessions.lock().unwrap_or_else(PoisonError::into_inner);
+            record(&Line::Session(SessionRecord {
+                terminal,
+                up_ns: sessions.first.map(Time::as_nanos),
+                sessions: sessions.count,
+                session: self.path(terminal),
+            }));
+        }
+        for (edge, (packets, blacked_out)) in self.network.counters().into_iter().enumerate() {
+            record(&Line::Link(LinkRecord {
+                link: edge / 2,
+                direction: ["forward", "return"][edge % 2],
+                packets,
+                blacked_out,
+            }));
+        }
+    }
+
+    fn flow(&self, number: usize) -> FlowRecord {
+        let (terminal, flow, plan, progress) = &self.flows[number];
+        let progress = look(progress);
+        let nanos = |at: Option<Time>| at.map(Time::as_nanos);
+        let (work, bytes, arrived) = match plan.work {
+            Work::Download(bytes) => ("download", bytes, progress.received),
+            Work::Upload(bytes) => ("upload", bytes, progress.uploaded),
+        };
+        FlowRecord {
+            terminal: *terminal,
+            flow: *flow,
+            work,
+            bytes: bytes.as_u64(),
+            arrived,
+            begun_ns: plan.start.as_nanos(),
+            reached_ns: nanos(progress.reached),
+            first_byte_ns: nanos(progress.first_byte),
+            done_ns: nanos(progress.done),
+            verdict: verdict(&progress, plan.start >= self.plan.until),
+        }
+    }
+
+    fn sample(&self, terminal: usize) -> Sample {
+        let mut sample = Sample {
+            at_ns: self.clock.now().as_nanos(),
+            terminal,
+            received: 0,
+            uploaded: 0,
+            session: self.path(terminal),
+        };
+        for (.., progress) in self.flows.iter().filter(|flow| flow.0 == terminal) {
+            let progress = look(progress);
+            sample.received += progress.received;
+            sample.uploaded += progress.uploaded;
+        }
+        sample
+    }
+
+    fn path(&self, terminal: usize) -> Option<Path> {
+        let path = self.gateway.path(&self.keys[terminal])?;
+        Some(Path {
+            window: path.cwnd,
+            rtt_ns: u64::try_from(path.rtt.as_nanos()).unwrap_or(u64::MAX),
+            sent: path.udp_tx.datagrams,
+            lost: path.lost_packets,
+        })
+    }
+}
+
+fn verdict(progress: &Progress, late: bool) -> Verdict {
+    match progress.end {
+        Some(End::Closed) if progress.wrong => Verdict::WrongContent,
+        Some(End::Closed) => Verdict::Ok,
+        Some(End::Reset) => Verdict::Reset,
+        // It has all that it wanted; only the connection's end was still on its way.
+        None if progress.done.is_some() && !progress.wrong => Verdict::Ok,
+        None if late => Verdict::NotBegun,
+        None => Verdict::TimedOut,
+    }
+}
+
+/// Writes down when the first session stood, and counts them.
+async fn watch_session(clock: Clock, terminal: Terminal, seen: Arc<Mutex<Sessions>>) {
+    let mut sessions = terminal.session();
+    loop {
+        let Ok(session) = sessions.wait_for(Option::is_some).await.map(|s| s.clone()) else {
+            return;
+        };
+        if let Some(session) = session
+            && session.confirmed().await.is_ok()
+        {
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.first.get_or_insert(clock.now());
+            seen.count += 1;
+        }
+        if sessions.wait_for(Option::is_none).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Terminals of a run know their gateway's address.
+#[derive(Debug)]
+struct NoNames;
+
+impl bentpipe_tunnel::outside::Resolve for NoNames {
+    async fn resolve(&self, _host: &str) -> std::io::Result<Vec<std::net::IpAddr>> {
+        Err(std::io::Error::other("simulated gateways have no names"))
+    }
+}

@@ -1,0 +1,237 @@
+//! Terminals and gateways in virtual time: repeatable, in agreement with physics, and
+//! never without an end.
+
+use bentpipe_cc::Choice;
+use bentpipe_link::Scenario;
+use bentpipe_sim::tunnel::record::{FlowRecord, LinkRecord};
+use bentpipe_sim::tunnel::{FlowPlan, Line, Plan, TerminalPlan, Verdict, Work, run};
+use bentpipe_sim::{LinkPlan, Move, What};
+use bentpipe_tunnel::transport::Transport;
+use bentpipe_units::{Bytes, Rate, Span};
+
+fn seconds(seconds: u64) -> Span {
+    Span::from_millis(1000 * seconds)
+}
+
+fn link(forward: &str, back: &str) -> LinkPlan {
+    let text = format!("name = \"test\"\nforward = {{ {forward} }}\nreturn = {{ {back} }}");
+    LinkPlan::of(&Scenario::parse(&text).expect("a scenario"))
+}
+
+fn geo() -> LinkPlan {
+    link(
+        "rate = \"20 Mbit/s\", delay = \"250 ms\", queue = \"1250 kB\"",
+        "rate = \"5 Mbit/s\", delay = \"250 ms\", queue = \"312500 B\"",
+    )
+}
+
+fn transport() -> Transport {
+    Transport {
+        expected_rate: Rate::from_bits_per_second(20_000_000),
+        ..Transport::default()
+    }
+}
+
+fn download(start: u64, bytes: u64) -> FlowPlan {
+    FlowPlan {
+        start: seconds(start),
+        work: Work::Download(Bytes::new(bytes)),
+    }
+}
+
+fn upload(start: u64, bytes: u64) -> FlowPlan {
+    FlowPlan {
+        start: seconds(start),
+        work: Work::Upload(Bytes::new(bytes)),
+    }
+}
+
+fn plan(link: LinkPlan, terminals: Vec<Vec<FlowPlan>>) -> Plan {
+    let terminals = terminals
+        .into_iter()
+        .map(|flows| TerminalPlan::new(transport(), flows))
+        .collect();
+    Plan {
+        gateway: transport(),
+        ..Plan::new(vec![link], terminals)
+    }
+}
+
+fn lines(plan: &Plan) -> Vec<Line> {
+    let mut lines = Vec::new();
+    run(plan, &mut |line| lines.push(line.clone())).expect("a plan that can be carried out");
+    lines
+}
+
+fn flows(plan: &Plan) -> Vec<FlowRecord> {
+    let mut flows: Vec<_> = lines(plan)
+        .into_iter()
+        .filter_map(|line| match line {
+            Line::Flow(flow) => Some(flow),
+            _ => None,
+        })
+        .collect();
+    flows.sort_by_key(|flow| (flow.terminal, flow.flow));
+    flows
+}
+
+#[test]
+fn the_same_plan_twice_gives_the_same_bytes() {
+    let lossy = link(
+        "rate = \"20 Mbit/s\", delay = \"250 ms\", loss = \"1 %\", queue = \"200 kB\"",
+        "rate = \"5 Mbit/s\", delay = \"250 ms\", loss = \"0.5 %\", queue = \"50 kB\"",
+    );
+    let work = vec![
+        download(5, 2_000_000),
+        upload(6, 300_000),
+        download(7, 50_000),
+    ];
+    let mut plan = plan(lossy, vec![work; 4]);
+    plan.ground_rtt = Span::from_millis(80);
+    let text = |plan: &Plan| -> String {
+        lines(plan)
+            .iter()
+            .map(|line| line.to_json() + "\n")
+            .collect()
+    };
+    let (one, other) = (text(&plan), text(&plan));
+    assert!(one.lines().count() > 30, "{one}");
+    assert!(
+        one.contains("\"loss\":") || one.contains("dropped"),
+        "{one}"
+    );
+    assert_eq!(one, other);
+    plan.seed = 2;
+    assert_ne!(one, text(&plan), "another seed loses other packets");
+}
+
+#[test]
+fn the_first_answer_takes_one_round_trip_and_twice_the_ground() {
+    let mut plan = plan(geo(), vec![vec![download(10, 1000)]]);
+    plan.ground_rtt = Span::from_millis(80);
+    let flow = &flows(&plan)[0];
+    assert_eq!(flow.verdict, Verdict::Ok);
+    let first = flow.first_byte_s().expect("an answer");
+    // 500 ms of satellite, 2 x 80 ms of ground, and a few packets at 5 and 20 Mbit/s.
+    assert!((0.660..0.664).contains(&first), "{first}");
+}
+
+#[test]
+fn terminals_share_their_beam() {
+    let plan = plan(geo(), vec![vec![download(5, 5_000_000)]; 4]);
+    let flows = flows(&plan);
+    let slowest = flows
+        .iter()
+        .filter_map(FlowRecord::seconds)
+        .fold(0.0, f64::max);
+    assert!(
+        flows.iter().all(|flow| flow.verdict == Verdict::Ok),
+        "{flows:?}"
+    );
+    // 20 MB at 20 Mbit/s, with headers, and the round trip.
+    let bound = 0.5 + 20e6 * 8.0 * 1500.0 / 1437.0 / 20e6;
+    assert!(
+        (1.0..1.5).contains(&(slowest / bound)),
+        "{slowest} s, bound {bound} s"
+    );
+}
+
+#[test]
+fn what_goes_in_comes_out_or_is_counted() {
+    let records = lines(&plan(
+        geo(),
+        vec![vec![upload(3, 500_000), download(3, 500_000)]],
+    ));
+    let links: Vec<&LinkRecord> = records
+        .iter()
+        .filter_map(|line| match line {
+            Line::Link(link) => Some(link),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(links.len(), 2);
+    for link in links {
+        let packets = &link.packets;
+        let inside = packets.entered - packets.delivered - packets.dropped.total();
+        assert!(packets.delivered > 300 && inside < 100, "{link:?}");
+    }
+}
+
+#[test]
+fn a_terminal_moves_and_its_download_goes_on() {
+    let mut plan = plan(geo(), vec![vec![download(5, 20 << 20)]]);
+    plan.links.push(link(
+        "rate = \"50 Mbit/s\", delay = \"16 ms\", queue = \"700 kB\"",
+        "rate = \"10 Mbit/s\", delay = \"16 ms\", queue = \"140 kB\"",
+    ));
+    plan.terminals[0].moves.push(Move {
+        at: seconds(10),
+        path: vec![1],
+    });
+    let flow = &flows(&plan)[0];
+    assert_eq!(flow.verdict, Verdict::Ok);
+    let took = flow.seconds().expect("complete");
+    // Five seconds of GEO, then what is left at 50 Mbit/s instead of another four.
+    assert!((5.0..8.0).contains(&took), "{took} s");
+}
+
+#[test]
+fn whatever_never_ends_ends_with_a_verdict() {
+    let dark = geo().change(seconds(8), What::Blackout(seconds(1_000_000)));
+    let mut endless = plan(dark, vec![vec![download(5, 20 << 20), download(700, 1000)]]);
+    endless.until = seconds(600);
+    let flows_ = flows(&endless);
+    assert_eq!(flows_[0].verdict, Verdict::Reset, "{flows_:?}");
+    assert!(flows_[0].arrived > 1_000_000 && flows_[0].arrived < 20 << 20);
+    assert_eq!(flows_[1].verdict, Verdict::NotBegun);
+
+    // A link of the slowest rate there is: eight seconds for a byte.
+    let slow = link(
+        "rate = \"1 bit/s\", delay = \"250 ms\", queue = \"1 MB\"",
+        "rate = \"5 Mbit/s\", delay = \"250 ms\", queue = \"312500 B\"",
+    );
+    let mut never = plan(slow, vec![vec![download(0, 1000)]]);
+    never.until = seconds(3600);
+    assert_eq!(flows(&never)[0].verdict, Verdict::Reset);
+}
+
+#[test]
+fn coarse_timers_cost_little_and_do_not_stop_time() {
+    let work = [5, 30, 55].map(|start| download(start, 10 << 20));
+    let mut exact = plan(geo(), vec![work.to_vec()]);
+    exact.gateway.controller = Choice::Satellite;
+    let coarse = Plan {
+        granularity: Span::from_millis(1),
+        ..exact.clone()
+    };
+    let [exact, coarse] = [exact, coarse].map(|plan| {
+        let flows = flows(&plan);
+        flows[2].seconds().unwrap_or_else(|| panic!("{flows:?}"))
+    });
+    assert_ne!(exact, coarse, "timers of whole milliseconds show");
+    assert!((coarse / exact - 1.0).abs() < 0.01, "{exact} s, {coarse} s");
+}
+
+#[test]
+fn a_plan_that_cannot_be_carried_out_is_refused() {
+    let good = plan(geo(), vec![vec![download(5, 1000)]]);
+    let refusal = |change: &dyn Fn(&mut Plan)| {
+        let mut plan = good.clone();
+        change(&mut plan);
+        plan.check()
+            .expect_err("it cannot be carried out")
+            .to_string()
+    };
+    let said = refusal(&|plan| plan.terminals[0].path = vec![3]);
+    assert!(said.contains("names link 3"), "{said}");
+    let said = refusal(&|plan| plan.terminals[0].flows.clear());
+    assert!(said.contains("no flow"), "{said}");
+    let said = refusal(&|plan| plan.gateway.memory = Bytes::new(10 << 20));
+    assert!(said.contains("gateway"), "{said}");
+    let said = refusal(&|plan| plan.terminals = vec![plan.terminals[0].clone(); 100]);
+    assert!(said.contains("100 terminals"), "{said}");
+    let said = refusal(&|plan| plan.granularity = seconds(1));
+    assert!(said.contains("granularity = 1 s"), "{said}");
+    let said = refusal(&|plan| plan.until = Span::ZERO);
+    assert!(said.contains("until"), "{said}");
+}
