@@ -283,7 +283,7 @@ impl Future for Driver {
         let this = self.get_mut();
         let clock = this.clock.clone();
         let mut state = clock.lock();
-        if state.waits_for.is_some() && this.tick.as_mut().poll(context).is_ready() {
+        if state.waits_for.is_some() && Future::poll(this.tick.as_mut(), context).is_ready() {
             state.waits_for = None;
         }
         state.driver = Some(context.waker().clone());
@@ -316,7 +316,7 @@ impl Future for Driver {
             .as_mut()
             .reset(clock.0.start + there.since(Time::ZERO).as_duration());
         state.waits_for = Some(there);
-        let _ = this.tick.as_mut().poll(context);
+        let _ = Future::poll(this.tick.as_mut(), context);
         Poll::Pending
     }
 }
