@@ -72,7 +72,7 @@ fn progress(done: usize, all: usize) {
 fn budgets(seeds: u64, only: &str, out: &Path) -> Result<(), Failure> {
     const CONTROLLERS: [Choice; 4] = [
         Choice::Satellite,
-        Choice::LibraryBbr3,
+        Choice::Bbr3,
         Choice::Cubic,
         Choice::NewReno,
     ];

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use bentpipe_units::{Rate, Span};
+use bentpipe_units::{Bytes, Rate, Span};
 
+use crate::bounded::Bounded;
 use crate::resume::PathMemory;
 use crate::resume::layer::CarefulResume;
-use crate::{Controller, cubic, fixed, hybla, newreno, satellite};
+use crate::{Controller, bbr3, cubic, fixed, hybla, newreno, satellite};
 
 /// A controller by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,20 +23,23 @@ pub enum Choice {
     CubicSearch,
     /// TCP Hybla, bounded and paced.
     Hybla,
+    /// BBRv3 (draft-ietf-ccwg-bbr).
+    Bbr3,
     /// A contracted rate.
     Fixed,
-    /// The QUIC library's own BBRv3 (draft-ietf-ccwg-bbr); draws random numbers of its own.
+    /// For comparison: the QUIC library's own BBRv3 (draft-ietf-ccwg-bbr); draws random numbers of its own.
     LibraryBbr3,
 }
 
 impl Choice {
     /// Every controller.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Satellite,
         Self::NewReno,
         Self::Cubic,
         Self::CubicSearch,
         Self::Hybla,
+        Self::Bbr3,
         Self::Fixed,
         Self::LibraryBbr3,
     ];
@@ -49,7 +53,8 @@ impl Choice {
             Self::CubicSearch => "cubic-search",
             Self::Hybla => "hybla",
             Self::Fixed => "fixed",
-            Self::LibraryBbr3 => "bbr3",
+            Self::Bbr3 => "bbr3",
+            Self::LibraryBbr3 => "bbr3-library",
         }
     }
 }
@@ -89,7 +94,7 @@ impl<'de> serde::Deserialize<'de> for Choice {
 pub enum ChoiceError {
     /// No controller has this name.
     #[error(
-        "controller {0:?} is unknown; there are satellite, newreno, cubic, cubic-search, hybla, fixed and bbr3"
+        "controller {0:?} is unknown; there are satellite, newreno, cubic, cubic-search, hybla, bbr3, fixed and bbr3-library"
     )]
     Unknown(String),
     /// A parameter is missing or out of its range.
@@ -106,6 +111,10 @@ pub enum ChoiceError {
     },
 }
 
+/// Ten packets, the least that RFC 9002 starts with; and what a window's unit can still count.
+const MIN_MAX_WINDOW: u64 = 16 << 10;
+const MAX_MAX_WINDOW: u64 = 4 << 30;
+
 /// All that a controller is told before it begins.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -118,18 +127,25 @@ pub struct Settings {
     /// What this end may send, where it is known: the `fixed` controller's rate, and
     /// an upper bound for Hybla's start.
     pub contracted_rate: Option<Rate>,
+    /// Most bytes that may ever be in flight, whatever the controller would like.
+    pub max_window: Bytes,
+    /// Where random choices come from; each connection derives its own from it.
+    pub seed: u64,
     /// Whether a connection starts from what the one before it learnt (RFC 9959).
     pub resume: bool,
 }
 
 impl Settings {
-    /// `controller` with a window of 32 packets and a GEO round trip to begin with.
+    /// `controller` with a window of 32 packets and a GEO round trip to begin with, and
+    /// of 64 MiB at most: 250 Mbit/s over 650 ms three times.
     pub fn new(controller: Choice) -> Self {
         Self {
             controller,
             initial_window: 32,
             initial_rtt: Span::from_millis(600),
             contracted_rate: None,
+            max_window: Bytes::new(64 << 20),
+            seed: 0,
             resume: true,
         }
     }
@@ -153,6 +169,9 @@ impl Settings {
         }
         if !(1_000_000..=10_000_000_000).contains(&self.initial_rtt.as_nanos()) {
             return range("initial_rtt", &self.initial_rtt, "1 ms to 10 s");
+        }
+        if !(MIN_MAX_WINDOW..=MAX_MAX_WINDOW).contains(&self.max_window.as_u64()) {
+            return range("max_window", &self.max_window, "16 KiB to 4 GiB");
         }
         match self.contracted_rate {
             None if self.controller == Choice::Fixed => range(
@@ -183,7 +202,7 @@ impl Settings {
             ))
         };
         let expected = self.contracted_rate.map(|rate| rate.bits_per_second() / 8);
-        match self.controller {
+        let controller: Box<dyn Controller> = match self.controller {
             Choice::Satellite | Choice::LibraryBbr3 => Box::new(satellite::Satellite::new(
                 packet,
                 window,
@@ -201,18 +220,20 @@ impl Settings {
                 window,
                 cubic::Exit::search(),
             ))),
-            Choice::Hybla => Box::new(hybla::Hybla::new(
+            Choice::Hybla => resumed(Box::new(hybla::Hybla::new(
                 packet,
                 window,
                 self.initial_rtt,
                 expected,
-            )),
+            ))),
+            Choice::Bbr3 => Box::new(bbr3::Bbr3::new(packet, window, self.initial_rtt, self.seed)),
             Choice::Fixed => Box::new(fixed::Fixed::new(
                 packet,
                 window,
                 self.initial_rtt,
                 expected.unwrap_or(1_000),
             )),
-        }
+        };
+        Box::new(Bounded::new(controller, self.max_window.as_u64()))
     }
 }

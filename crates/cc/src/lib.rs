@@ -17,9 +17,12 @@ pub mod satellite;
 pub mod newreno;
 pub mod cubic;
 pub mod hybla;
+pub mod bbr3;
 pub mod fixed;
 pub mod resume;
+mod bounded;
 mod choice;
+mod pacing;
 pub mod adapter;
 pub mod transport;
 
@@ -37,6 +40,8 @@ pub use transport::Transport;
 pub struct Sent {
     /// When.
     pub now: Time,
+    /// Its packet number.
+    pub number: u64,
     /// Its length, UDP payload.
     pub bytes: u64,
 }
@@ -48,9 +53,11 @@ pub struct Acked {
     pub now: Time,
     /// When the packet was sent.
     pub sent: Time,
+    /// Its packet number.
+    pub number: u64,
     /// Its length, UDP payload.
     pub bytes: u64,
-    /// Whether the sender had nothing to send when the acknowledgement came.
+    /// Whether the window is larger than the sender needs or may use: it does not grow then.
     pub app_limited: bool,
     /// The smoothed round-trip time; it does not include this packet yet.
     pub smoothed_rtt: Span,
@@ -79,6 +86,8 @@ pub struct AcksDone {
 pub struct Lost {
     /// When it was given up.
     pub now: Time,
+    /// Its packet number.
+    pub number: u64,
     /// Its length, UDP payload.
     pub bytes: u64,
 }
@@ -104,6 +113,9 @@ pub trait Controller: Debug + Send + Sync {
     fn on_sent(&mut self, packet: Sent) {
         let _ = packet;
     }
+
+    /// There was something to send, and the window was full.
+    fn on_window_limited(&mut self) {}
 
     /// A packet was acknowledged for the first time.
     fn on_acked(&mut self, packet: &Acked);

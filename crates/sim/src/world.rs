@@ -100,7 +100,9 @@ impl<'a> World<'a> {
             let memory = flow
                 .memory
                 .map_or_else(PathMemory::default, |at| memories[at].clone());
-            let mut config = flow.transport.config(memory);
+            let mut transport = flow.transport.clone();
+            transport.settings.seed = plan.seed ^ (index as u64 + 1).wrapping_mul(GOLDEN);
+            let mut config = transport.config(memory);
             config.max_idle_timeout(Some(VarInt::from_u32(60_000).into()));
             config.keep_alive_interval(Some(Duration::from_secs(20)));
             let config = Arc::new(config);

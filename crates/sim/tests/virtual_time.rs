@@ -51,6 +51,7 @@ fn the_same_plan_twice_gives_the_same_bytes() {
         Choice::Cubic,
         Choice::CubicSearch,
         Choice::Hybla,
+        Choice::Bbr3,
     ] {
         let plan = plan(controller, geo("1 %", "100 kB"), 3, 1_000_000);
         let [one, other] = [records(&plan), records(&plan)].map(|records| records.to_jsonl());

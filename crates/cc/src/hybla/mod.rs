@@ -105,6 +105,11 @@ impl Controller for Hybla {
         Some((1.25 * self.window / self.smoothed.as_secs_f64().max(1e-3)) as u64)
     }
 
+    fn resume_at(&mut self, window: u64, threshold: Option<u64>) {
+        self.window = (window as f64).max(2.0 * self.packet);
+        self.threshold = threshold.map_or(self.threshold, |bytes| bytes as f64);
+    }
+
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(self.clone())
     }

@@ -18,10 +18,10 @@ enum Phase {
     Reconnaissance,
     /// Section 4.3: the jump is out, nothing of it has come back.
     Unvalidated { since: Time, window: u64 },
-    /// Section 4.3.1: it comes back.
-    Validating { until: Time, window: u64 },
+    /// Section 4.3.1: it comes back; `last` of it was sent then.
+    Validating { since: Time, last: Time },
     /// Section 4.4: it was too much.
-    Retreat { until: Time, window: u64 },
+    Retreat { since: Time, last: Time },
     /// The controller inside alone.
     Normal,
 }
@@ -34,8 +34,10 @@ pub struct CarefulResume {
     phase: Phase,
     initial_window: u64,
     packet: u64,
-    /// PipeSize: bytes known to have been carried since the jump.
+    /// PipeSize: bytes that the path is known to hold: what was in flight before the
+    /// jump, and what has come back of it.
     pipe: u64,
+    in_flight: u64,
     last_sent: Time,
     rtt: f64,
     /// A round's delivered bytes, to save.
@@ -58,6 +60,7 @@ impl CarefulResume {
             initial_window,
             packet,
             pipe: 0,
+            in_flight: 0,
             last_sent: Time::ZERO,
             rtt: 0.0,
             round: (Time::ZERO, 0),
@@ -90,54 +93,85 @@ impl CarefulResume {
     }
 }
 
+impl CarefulResume {
+    /// Section 4.3: the path is the same, so jump.
+    fn jump(&mut self, now: Time, path: Path) {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a window"
+        )]
+        let window = (path.window() * JUMP) as u64;
+        self.pipe = self.in_flight;
+        self.phase = Phase::Unvalidated { since: now, window };
+    }
+
+    /// Section 4.3: the first of the jump has arrived, and nothing was lost. The window is
+    /// what is in flight, however much more was allowed.
+    fn validate(&mut self, since: Time) {
+        if self.in_flight <= self.pipe.max(self.initial_window) {
+            let window = self.pipe.max(self.initial_window);
+            self.phase = Phase::Normal;
+            self.inner.resume_at(window, None);
+        } else {
+            let last = self.last_sent;
+            self.phase = Phase::Validating { since, last };
+            self.inner.resume_at(self.in_flight, None);
+        }
+    }
+
+    /// Section 4.4: half of what the path is known to hold, at least two packets.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a window"
+    )]
+    fn retreat(&self) -> u64 {
+        ((self.pipe as f64 * RETREAT) as u64).max(2 * self.packet)
+    }
+}
+
 impl Controller for CarefulResume {
     fn on_sent(&mut self, packet: Sent) {
         self.last_sent = packet.now;
+        self.in_flight += packet.bytes;
         self.inner.on_sent(packet);
+    }
+
+    fn on_window_limited(&mut self) {
+        self.inner.on_window_limited();
     }
 
     fn on_acked(&mut self, packet: &Acked) {
         self.rtt = packet.rtt().as_secs_f64();
+        self.in_flight = self.in_flight.saturating_sub(packet.bytes);
         // Section 4.1: until there is more to send than the window allows. A gateway learns
         // only from the handshake with whom it speaks, and so what it may remember.
         if self.phase == Phase::Reconnaissance && !packet.app_limited {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "a window"
-            )]
             match self.memory.get().filter(|path| path.fits(packet.rtt())) {
-                Some(path) => {
-                    let window = (path.window() * JUMP) as u64;
-                    self.phase = Phase::Unvalidated {
-                        since: packet.now,
-                        window,
-                    };
-                    self.pipe = 0;
-                }
+                Some(path) => self.jump(packet.now, path),
                 None => self.phase = Phase::Normal,
             }
         }
         match self.phase {
-            Phase::Unvalidated { since, window } if packet.sent > since => {
-                // The first of the jump has arrived: what is in flight is the window.
-                self.phase = Phase::Validating {
-                    until: self.last_sent,
-                    window,
-                };
+            Phase::Unvalidated { since, .. } if packet.sent >= since => {
                 self.pipe += packet.bytes;
+                self.validate(since);
             }
-            Phase::Validating { until, window } => {
+            Phase::Validating { since, last } if packet.sent >= since => {
                 self.pipe += packet.bytes;
-                if packet.sent >= until {
+                if packet.sent >= last {
                     self.phase = Phase::Normal;
-                    self.inner.resume_at(window, None);
                 }
             }
-            Phase::Retreat { until, window } if packet.sent >= until => {
-                // Section 4.4: on leaving, ssthresh is half of what the path carried.
-                self.phase = Phase::Normal;
-                self.inner.resume_at(window, Some(window));
+            Phase::Retreat { since, last } if packet.sent >= since => {
+                self.pipe += packet.bytes;
+                if packet.sent >= last {
+                    // Section 4.4: on leaving, ssthresh is half of what the path carried.
+                    self.phase = Phase::Normal;
+                    let window = self.retreat();
+                    self.inner.resume_at(window, Some(window));
+                }
             }
             _ => {}
         }
@@ -150,24 +184,21 @@ impl Controller for CarefulResume {
     }
 
     fn on_lost(&mut self, packet: Lost) {
+        self.in_flight = self.in_flight.saturating_sub(packet.bytes);
         self.inner.on_lost(packet);
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a window"
-    )]
     fn on_congestion(&mut self, event: &Congestion) {
         match self.phase {
             Phase::Reconnaissance => self.phase = Phase::Normal,
-            Phase::Unvalidated { .. } | Phase::Validating { .. } => {
+            Phase::Unvalidated { since, .. } => {
                 self.memory.forget();
-                let window = ((self.pipe as f64 * RETREAT) as u64).max(2 * self.packet);
-                self.phase = Phase::Retreat {
-                    until: self.last_sent,
-                    window,
-                };
+                let last = self.last_sent;
+                self.phase = Phase::Retreat { since, last };
+            }
+            Phase::Validating { since, last } => {
+                self.memory.forget();
+                self.phase = Phase::Retreat { since, last };
             }
             _ => {}
         }
@@ -184,13 +215,10 @@ impl Controller for CarefulResume {
     }
 
     fn window(&self) -> u64 {
-        let inner = self.inner.window();
         match self.phase {
-            Phase::Unvalidated { window, .. } | Phase::Validating { window, .. } => {
-                inner.max(window)
-            }
-            Phase::Retreat { window, .. } => window.max(2 * self.packet),
-            Phase::Reconnaissance | Phase::Normal => inner,
+            Phase::Unvalidated { window, .. } => self.inner.window().max(window),
+            Phase::Retreat { .. } => self.retreat(),
+            _ => self.inner.window(),
         }
     }
 
@@ -206,7 +234,7 @@ impl Controller for CarefulResume {
     fn pacing_rate(&self) -> Option<u64> {
         match self.phase {
             // Section 4.3: all packets of the jump are paced over a round trip.
-            Phase::Unvalidated { .. } | Phase::Validating { .. } if self.rtt > 0.0 => {
+            Phase::Unvalidated { .. } if self.rtt > 0.0 => {
                 Some((self.window() as f64 / self.rtt) as u64)
             }
             _ => self.inner.pacing_rate(),

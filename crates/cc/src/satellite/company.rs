@@ -11,7 +11,7 @@ use bentpipe_units::Time;
 const PATIENCE: u32 = 3;
 /// Rounds with a short queue before we believe that it has left: a loss may empty a
 /// short queue for a round.
-const FAREWELL: u32 = 3;
+const FAREWELL: u32 = 6;
 /// RFC 9438, section 4.6.
 const BETA: f64 = 0.7;
 /// RFC 9438, section 5: packets per second cubed.

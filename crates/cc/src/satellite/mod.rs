@@ -51,6 +51,8 @@ const STAY: [u32; 7] = [2, 4, 2, 2, 2, 2, 2];
 /// First rate after the packet train, as a share of what the train showed: the
 /// train saw 20 packets, the rest may belong to others.
 const FIRST: f64 = 0.75;
+/// A standing queue of this share of the base round trip ends a start without a train.
+const FULL: f64 = 0.25;
 /// Judged when it has been coming back for so much of a round trip.
 const JUDGED: f64 = 0.05;
 /// And once a round at that rate stood no queue.
@@ -100,6 +102,8 @@ pub struct Satellite {
     memory: PathMemory,
     packet: f64,
     initial_window: f64,
+    /// Window until the train is out: it doubles, for a window may be smaller than a train.
+    start_window: f64,
     initial_rtt: Span,
     phase: Phase,
     train: Train,
@@ -161,6 +165,7 @@ impl Satellite {
             memory,
             packet: packet as f64,
             initial_window: initial_window as f64,
+            start_window: initial_window as f64,
             initial_rtt,
             phase: Phase::Start,
             train: Train::default(),
@@ -287,8 +292,11 @@ impl Satellite {
     /// The train came back, or could not be measured.
     fn on_train(&mut self, now: Time, shown: Option<f64>) {
         let capacity = shown.unwrap_or_else(|| {
-            // No spacing to measure: double what went out in a round trip (RFC 5681, section 3.1).
-            2.0 * self.initial_window / self.base()
+            // No spacing to measure: what was delivered in a round trip, or double what went
+            // out in it (RFC 5681, section 3.1).
+            let base = self.queue.base().unwrap_or(self.initial_rtt);
+            let doubled = 2.0 * self.initial_window / base.as_secs_f64();
+            self.clock.rate(base).unwrap_or(0.0).max(doubled)
         });
         self.rate = FIRST * capacity;
         self.phase = Phase::Try {
@@ -337,6 +345,9 @@ impl Controller for Satellite {
         }
         self.frame.0 += packet.bytes;
         self.round.acked += packet.bytes;
+        if self.phase == Phase::Start && !packet.app_limited && !self.train.is_out() {
+            self.start_window += packet.bytes as f64;
+        }
         self.smoothed_rtt = Some(packet.smoothed_rtt);
         if let Phase::Try { since, back, .. } = &mut self.phase
             && packet.sent > *since
@@ -370,8 +381,11 @@ impl Controller for Satellite {
                 if let Some(path) = self.remembered() {
                     self.rate = REMEMBERED * path.rate;
                 }
+                let full = self.queue.standing() > FULL * self.base();
                 if let Some(shown) = self.train.on_acks_done(now) {
                     self.on_train(now, shown);
+                } else if full && !self.train.is_out() {
+                    self.on_train(now, None);
                 }
             }
             Phase::Try {
@@ -416,6 +430,9 @@ impl Controller for Satellite {
         self.company.on_congestion();
         if event.persistent && self.phase == Phase::Start {
             self.rate = 0.0;
+            self.start_window = self.initial_window;
+        } else if self.phase == Phase::Start && self.rate == 0.0 && !self.train.is_out() {
+            self.on_train(event.now, None);
         }
     }
 
@@ -430,7 +447,7 @@ impl Controller for Satellite {
     )]
     fn window(&self) -> u64 {
         let own = match self.phase {
-            Phase::Start if self.rate == 0.0 => self.initial_window,
+            Phase::Start if self.rate == 0.0 => self.start_window,
             _ => {
                 self.pipe() * (1.0 + SLACK + REACH[self.reach])
                     + 2.0 * self.target()
@@ -452,7 +469,7 @@ impl Controller for Satellite {
         }
         let own = match self.phase {
             Phase::Start if !self.train.is_out() => return Some(train::RATE),
-            Phase::Start if self.rate == 0.0 => self.initial_window / self.base(),
+            Phase::Start if self.rate == 0.0 => self.start_window / self.base(),
             Phase::Start | Phase::Try { .. } => self.rate,
             Phase::Cruise => self.rate * self.gain(),
         };
