@@ -101,7 +101,7 @@ impl<'a> World<'a> {
                 .memory
                 .map_or_else(PathMemory::default, |at| memories[at].clone());
             let mut transport = flow.transport.clone();
-            transport.settings.seed = plan.seed ^ (index as u64 + 1).wrapping_mul(GOLDEN);
+            transport.settings.seed = crate::seed_of(plan.seed, (1 << 32) + index as u64);
             let mut config = transport.config(memory);
             config.max_idle_timeout(Some(VarInt::from_u32(60_000).into()));
             config.keep_alive_interval(Some(Duration::from_secs(20)));

@@ -48,7 +48,42 @@ fn shipped(name: &str) -> Scenario {
     Scenario::parse(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
+/// How an origin's bytes come to the gateway.
+#[derive(Clone, Copy)]
+enum Feed {
+    /// All at once.
+    Local,
+    /// As TCP's slow start sends them over a round trip of so long (RFC 6928: ten packets first).
+    SlowStart(Duration),
+}
+
+impl Feed {
+    async fn write(self, stream: &mut Stream, bytes: usize) -> std::io::Result<()> {
+        let Self::SlowStart(rtt) = self else {
+            return stream.write_all(&vec![b'x'; bytes]).await;
+        };
+        let (mut window, mut left) = (14_600, bytes);
+        while left > 0 {
+            let now = window.min(left);
+            stream.write_all(&vec![b'x'; now]).await?;
+            left -= now;
+            window *= 2;
+            tokio::time::sleep(rtt).await;
+        }
+        Ok(())
+    }
+}
+
 async fn download(world: &World, origin: &mut UnboundedReceiver<Stream>, bytes: usize) -> Duration {
+    download_from(world, origin, bytes, Feed::Local).await
+}
+
+async fn download_from(
+    world: &World,
+    origin: &mut UnboundedReceiver<Stream>,
+    bytes: usize,
+    feed: Feed,
+) -> Duration {
     let begin = now();
     let mut application = world.connect(ORIGIN);
     application.write_all(b"GET").await.unwrap();
@@ -56,7 +91,7 @@ async fn download(world: &World, origin: &mut UnboundedReceiver<Stream>, bytes: 
     tokio::spawn(async move {
         let mut request = [0; 3];
         accepted.read_exact(&mut request).await.unwrap();
-        accepted.write_all(&vec![b'x'; bytes]).await.unwrap();
+        feed.write(&mut accepted, bytes).await.unwrap();
         accepted.shutdown().await.unwrap();
         // The application has what it wanted and leaves; how is not looked at here.
         let _ = accepted.read_to_end(&mut Vec::new()).await;
@@ -156,6 +191,39 @@ fn a_reopened_session_starts_fast() {
             assert!(
                 ratio <= limit,
                 "{controller}: {ratio:.3} x bound, limit {limit}"
+            );
+        }
+    });
+}
+
+/// Origins are not at the gateway: what they send comes in slow start, a little at
+/// first. No controller may take that for the speed of the satellite.
+#[test]
+fn a_distant_origin_does_not_slow_the_satellite_down() {
+    let feed = Feed::SlowStart(Duration::from_millis(80));
+    in_virtual_time(async |clock| {
+        for (name, controller, limits) in [
+            ("geo", Choice::Cubic, [1.7, 1.10]),
+            ("geo", Choice::Satellite, [1.20, 1.10]),
+            ("leo", Choice::Cubic, [1.3, 1.2]),
+            ("leo", Choice::Satellite, [1.3, 1.2]),
+        ] {
+            let scenario = shipped(name);
+            let world = setup(&scenario, controller).start(&clock);
+            let mut origin = world.internet.serve(ORIGIN);
+            world.warm().await;
+            let bound = bound(&scenario, 10 << 20);
+            let mut ratios = Vec::new();
+            for _ in 0..3 {
+                let took = download_from(&world, &mut origin, 10 << 20, feed).await;
+                ratios.push(took.as_secs_f64() / bound);
+                tokio::time::sleep(Duration::from_secs(10)).await;
+            }
+            println!("{name}, {controller}: {ratios:.3?} x bound");
+            let [first, third] = [ratios[0], ratios[2]];
+            assert!(
+                first <= limits[0] && third <= limits[1],
+                "{name}, {controller}: {ratios:.3?} x bound, limits {limits:?}"
             );
         }
     });

@@ -123,7 +123,8 @@ impl Bbr3 {
                 self.start_up(sample);
             }
             State::Up => {
-                if self.is_time_to_go_down(sample) {
+                let enough = self.is_time_to_go_down(sample);
+                if enough {
                     // No high loss so far; after a precautionary probe this lets the next one persist.
                     self.cycle.too_high = false;
                     self.start_down(now);
