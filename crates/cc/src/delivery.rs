@@ -55,7 +55,7 @@ impl AckClock {
     /// The acknowledgements of one frame are complete.
     pub fn on_acks_done(&mut self, now: Time, app_limited: bool, rtt: Span) {
         if app_limited {
-            self.limited_until = now + rtt;
+            self.pause(now + rtt);
         }
         if now < self.limited_until {
             self.points.clear();
@@ -69,6 +69,11 @@ impl AckClock {
             self.points.pop_front();
         }
         self.points.push_back((now, self.delivered));
+    }
+
+    /// The sender has had too little: acknowledgements until then say nothing of the path.
+    pub fn pause(&mut self, until: Time) {
+        self.limited_until = self.limited_until.max(until);
     }
 
     /// Forgets the past: it was another path, or another rate.

@@ -203,8 +203,8 @@ fn a_distant_origin_does_not_slow_the_satellite_down() {
     let feed = Feed::SlowStart(Duration::from_millis(80));
     in_virtual_time(async |clock| {
         for (name, controller, limits) in [
-            ("geo", Choice::Cubic, [1.7, 1.10]),
-            ("geo", Choice::Satellite, [1.20, 1.10]),
+            ("geo", Choice::Cubic, [1.60, 1.06]),
+            ("geo", Choice::Satellite, [1.30, 1.06]),
             ("leo", Choice::Cubic, [1.3, 1.2]),
             ("leo", Choice::Satellite, [1.3, 1.2]),
         ] {

@@ -59,6 +59,9 @@ const JUDGED: f64 = 0.05;
 const SECOND: f64 = 0.97;
 /// A path remembered from an earlier connection is tried at half its rate (RFC 9959, section 4.3).
 const REMEMBERED: f64 = 0.5;
+/// A pause in which this share of the pipe could have left and did not: the sender had
+/// too little, and what comes back a round trip later says nothing about the path.
+const LULL: f64 = 0.05;
 /// Pacing gain while the queue is let run dry to see the base round-trip time.
 const DRAIN: f64 = 0.9;
 /// A standing queue of this share of the base round trip is none of ours.
@@ -127,6 +130,7 @@ pub struct Satellite {
     /// Until when the queue is being let run dry, and when that is due next.
     drain_until: Time,
     drain_due: Option<Time>,
+    last_sent: Time,
     last_acked: Time,
     smoothed_rtt: Option<Span>,
     dark: Option<Dark>,
@@ -182,6 +186,7 @@ impl Satellite {
             round: Round::default(),
             drain_until: Time::ZERO,
             drain_due: None,
+            last_sent: Time::ZERO,
             last_acked: Time::ZERO,
             smoothed_rtt: None,
             dark: None,
@@ -311,6 +316,15 @@ impl Controller for Satellite {
     fn on_sent(&mut self, packet: Sent) {
         let silent = packet.now.since(self.last_acked).as_secs_f64();
         let waiting = self.clock.in_flight() > 0;
+        let pause = packet
+            .now
+            .since(std::mem::replace(&mut self.last_sent, packet.now));
+        let missed = self.rate * pause.as_secs_f64() - packet.bytes as f64;
+        let room = self.window().saturating_sub(self.clock.in_flight()) as f64;
+        if self.phase == Phase::Cruise && missed.min(room) > LULL * self.pipe() {
+            self.clock.pause(packet.now + self.rtt());
+            self.round.app_limited = true;
+        }
         self.clock.on_sent(packet.bytes);
         if self.queue.base().is_some() && self.phase == Phase::Start {
             self.train.on_sent(packet, self.packet);

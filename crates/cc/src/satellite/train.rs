@@ -15,11 +15,18 @@ pub(super) const RATE: u64 = 12_500_000;
 const GAP: Span = Span::from_millis(5);
 /// Fewer packets between first and last acknowledgement show nothing.
 const LEAST: u64 = 5;
+/// A train that came back at more than this share of the rate at which it left was not
+/// spread by the path: the application had no more for it.
+const SPREAD: f64 = 0.8;
+/// Unless it left at this share of its own rate: the path is at least as fast.
+const BRISK: f64 = 0.5;
 
 /// The first train of a connection that is long enough.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Train {
     sent: u32,
+    /// Bytes of it, without the first packet.
+    bytes: u64,
     first: Option<Time>,
     last: Time,
     /// Packets and bytes acknowledged in this frame, and before.
@@ -50,6 +57,9 @@ impl Train {
         if self.sent > 0 && packet.now.since(self.last) > GAP {
             *self = Self::default();
         }
+        if self.first.is_some() {
+            self.bytes += packet.bytes;
+        }
         self.first.get_or_insert(packet.now);
         self.last = packet.now;
         self.sent += 1;
@@ -71,7 +81,18 @@ impl Train {
         self.lost += 1;
     }
 
+    /// Bytes per second at which it left.
+    fn left_at(&self) -> f64 {
+        let over = (self.first).map_or(0.0, |first| self.last.since(first).as_secs_f64());
+        if over > 0.0 {
+            self.bytes as f64 / over
+        } else {
+            f64::INFINITY
+        }
+    }
+
     /// Once, when the train has arrived: bytes per second that it shows, if it shows any.
+    /// One that only shows how slowly it left does not count; another one is waited for.
     pub(super) fn on_acks_done(&mut self, now: Time) -> Option<Option<f64>> {
         if !self.is_out() || self.done {
             return None;
@@ -93,6 +114,12 @@ impl Train {
             }
         }
         if self.arrived.0 < u64::from(PACKETS) && !self.later {
+            return None;
+        }
+        let left_at = self.left_at();
+        let brisk = left_at >= BRISK * RATE as f64;
+        if !brisk && self.shown.is_none_or(|shown| shown > SPREAD * left_at) {
+            *self = Self::default();
             return None;
         }
         self.done = true;
