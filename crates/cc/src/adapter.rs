@@ -101,6 +101,7 @@ impl congestion::Controller for Adapted {
     }
 
     fn on_cwnd_limited(&mut self) {
+        self.bursts.on_window_limited();
         self.controller.on_window_limited();
     }
 

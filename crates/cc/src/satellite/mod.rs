@@ -523,7 +523,9 @@ impl Satellite {
             && now >= self.hold_until
             && let Some(rate) = self.clock.rate(rtt)
         {
-            self.rate = rate.max(self.packet);
+            // Without a queue it was the sender that was slow: its timers were late.
+            let path = self.standing() > 0.5 * self.target();
+            self.rate = if path { rate } else { rate.max(self.rate) }.max(self.packet);
         }
         // What the path once carried counts less and less.
         let since = now.since(self.capacity_at).as_secs_f64();
