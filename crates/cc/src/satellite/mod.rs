@@ -36,6 +36,8 @@ use train::Train;
 /// A flow that has less of the path than it saw there, because it has company, aims
 /// for more by the square of that ratio: this is what makes shares equal soon.
 const TARGET: f64 = 0.3;
+/// And for no less than this many seconds of queue: machines tremble.
+const LEAST_TARGET: f64 = 0.002;
 /// But never for more than this share of its own pipe.
 const MOST_TARGET: f64 = 0.12;
 /// Seconds in which what the path once carried is forgotten.
@@ -210,7 +212,9 @@ impl Satellite {
         let room = self.capacity.max(self.rate).max(1.0);
         let share = (self.rate / room).max(0.1);
         let pipe = (room * self.base()).max(self.packet);
-        (TARGET * (self.packet / pipe).sqrt() / (share * share)).min(MOST_TARGET) * self.pipe()
+        let own = TARGET * (self.packet / pipe).sqrt() / (share * share) * self.pipe();
+        own.max(LEAST_TARGET * self.rate)
+            .min(MOST_TARGET * self.pipe())
     }
 
     /// Own bytes that do stand in the queue.

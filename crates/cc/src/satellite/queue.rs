@@ -16,6 +16,9 @@ const MEMORY: Span = Span::from_millis(10_000);
 /// Half of that: how often the queue is let run dry, so that one dry moment is always inside.
 pub(super) const MEMORY_HALF: Span = Span::from_millis(5_000);
 
+/// The least of fewer samples than this is mostly jitter, if their round trip has as many.
+const SAMPLES: usize = 12;
+
 /// Both estimates.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Queue {
@@ -52,11 +55,12 @@ impl Queue {
         }
         self.recent.push_back((now, sample));
         let eighth = Span::from_nanos(rtt.as_nanos() / 8);
+        let over = |at: Span, samples| at > rtt || (at > eighth && samples > SAMPLES);
         while self.recent.len() > 2
             && self
                 .recent
                 .front()
-                .is_some_and(|(at, _)| now.since(*at) > eighth)
+                .is_some_and(|(at, _)| over(now.since(*at), self.recent.len()))
         {
             self.recent.pop_front();
         }
