@@ -64,6 +64,8 @@ const REMEMBERED: f64 = 0.5;
 /// A pause in which this share of the pipe could have left and did not: the sender had
 /// too little, and what comes back a round trip later says nothing about the path.
 const LULL: f64 = 0.05;
+/// A shorter pause is a late timer's, seconds.
+const LEAST_LULL: f64 = 0.025;
 /// Pacing gain while the queue is let run dry to see the base round-trip time.
 const DRAIN: f64 = 0.9;
 /// A standing queue of this share of the base round trip is none of ours.
@@ -325,7 +327,9 @@ impl Controller for Satellite {
             .since(std::mem::replace(&mut self.last_sent, packet.now));
         let missed = self.rate * pause.as_secs_f64() - packet.bytes as f64;
         let room = self.window().saturating_sub(self.clock.in_flight()) as f64;
-        if self.phase == Phase::Cruise && missed.min(room) > LULL * self.pipe() {
+        if self.phase == Phase::Cruise
+            && missed.min(room) > (LULL * self.pipe()).max(LEAST_LULL * self.rate)
+        {
             self.clock.pause(packet.now + self.rtt());
             self.round.app_limited = true;
         }
