@@ -1,0 +1,218 @@
+//! Carries out all runs of a plan on all cores.
+//!
+//! Records are written as they come, in the plan's order; the summary follows every few
+//! seconds. What was measured before a run failed, or before somebody had enough, stays.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use serde_json::json;
+
+use super::plan::PlanFile;
+use super::sweep::Axes;
+use super::table::{self, Figures, Line};
+use super::write;
+
+/// How often the summary is brought up to date.
+const SUMMARY_EVERY: Duration = Duration::from_secs(5);
+
+/// All runs of `points`; writes `records.jsonl`, `summary.json` and `summary.csv` to `out`.
+/// An error tells of the runs that failed, if only some did.
+pub fn execute(points: &[(Axes, PlanFile)], out: &Path) -> anyhow::Result<Vec<Line>> {
+    let jobs: Vec<_> = (points.iter().enumerate())
+        .flat_map(|(index, (_, file))| (1..=file.seeds).map(move |seed| (index, seed)))
+        .collect();
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let base = Instant::now();
+    let next = AtomicUsize::new(0);
+    let stop = AtomicBool::new(false);
+    let (done, results) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..workers.min(jobs.len()) {
+            let done = done.clone();
+            scope.spawn(|| {
+                let done = done;
+                while !stop.load(Ordering::Relaxed) {
+                    let job = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(&(index, seed)) = jobs.get(job) else {
+                        break;
+                    };
+                    let run = carry_out(&points[index], seed, base);
+                    // Nobody listens any more where the records could not be written.
+                    if done.send((job, run)).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(done);
+        let written = collect(points, &jobs, results, out);
+        stop.store(true, Ordering::Relaxed);
+        written
+    })
+}
+
+/// One run: its lines of `records.jsonl`, and its figures if it did not fail.
+struct Run {
+    lines: String,
+    figures: Result<Figures, String>,
+}
+
+fn carry_out((axes, file): &(Axes, PlanFile), seed: u64, base: Instant) -> Run {
+    // A run that panics is a defect of ours; the others are worth having all the same.
+    let records = catch_unwind(AssertUnwindSafe(|| {
+        bentpipe_sim::run(&file.plan(seed), base)
+    }))
+    .map_err(|panic| {
+        let text = (panic.downcast_ref::<String>().cloned())
+            .or(panic.downcast_ref::<&str>().map(ToString::to_string));
+        text.unwrap_or_else(|| "it panicked".into())
+    })
+    .and_then(|records| records.map_err(|error| error.to_string()));
+    match records {
+        Ok(records) => {
+            let run = json!({"run": {"axes": axes, "seed": seed}});
+            Run {
+                lines: format!("{run}\n{}", records.lines()),
+                figures: Ok(Figures::of(file, &records)),
+            }
+        }
+        Err(why) => {
+            let run = json!({"run": {"axes": axes, "seed": seed, "failed": why}});
+            Run {
+                lines: format!("{run}\n"),
+                figures: Err(why),
+            }
+        }
+    }
+}
+
+/// Writes down what comes, in order.
+fn collect(
+    points: &[(Axes, PlanFile)],
+    jobs: &[(usize, u64)],
+    results: mpsc::Receiver<(usize, Run)>,
+    out: &Path,
+) -> anyhow::Result<Vec<Line>> {
+    let path = out.join("records.jsonl");
+    let mut records =
+        BufWriter::new(File::create(&path).with_context(|| format!("writing {}", path.display()))?);
+    writeln!(records, "{}", bentpipe_sim::record::SCHEMA)?;
+    let mut progress = Progress::new(jobs.len());
+    let mut waiting = BTreeMap::new();
+    let mut written = 0;
+    let mut figures: Vec<Vec<Option<Figures>>> = points.iter().map(|_| Vec::new()).collect();
+    let mut lines = Vec::new();
+    let mut failed: Vec<String> = Vec::new();
+    let mut summary = Instant::now();
+    for (count, (job, run)) in results.into_iter().enumerate() {
+        waiting.insert(job, run);
+        while let Some(run) = waiting.remove(&written) {
+            let (index, seed) = jobs[written];
+            let (axes, file) = &points[index];
+            (records.write_all(run.lines.as_bytes()))
+                .with_context(|| format!("writing {}", path.display()))?;
+            if let Err(why) = &run.figures {
+                failed.push(format!("seed {seed} of {axes:?}: {why}"));
+            }
+            figures[index].push(run.figures.ok());
+            if seed == file.seeds {
+                lines.push(Line::of(axes, &std::mem::take(&mut figures[index])));
+            }
+            written += 1;
+        }
+        progress.show(count + 1);
+        if summary.elapsed() > SUMMARY_EVERY {
+            records.flush()?;
+            summarise(&lines, out)?;
+            summary = Instant::now();
+        }
+    }
+    records
+        .flush()
+        .with_context(|| format!("writing {}", path.display()))?;
+    summarise(&lines, out)?;
+    anyhow::ensure!(
+        failed.is_empty(),
+        "{} of {} runs failed, the first one: {}; the others are in {}",
+        failed.len(),
+        jobs.len(),
+        failed[0],
+        out.display()
+    );
+    Ok(lines)
+}
+
+fn summarise(lines: &[Line], out: &Path) -> anyhow::Result<()> {
+    super::write_json(&out.join("summary.json"), &lines)?;
+    write(&out.join("summary.csv"), &table::csv(lines))
+}
+
+/// How far it is and how long it will take, for people only.
+struct Progress {
+    all: usize,
+    begun: Instant,
+    shown: Option<Instant>,
+    terminal: bool,
+}
+
+impl Progress {
+    fn new(all: usize) -> Self {
+        Self {
+            all,
+            begun: Instant::now(),
+            shown: None,
+            terminal: std::io::stderr().is_terminal(),
+        }
+    }
+
+    fn show(&mut self, done: usize) {
+        let recently = |shown: Instant| shown.elapsed() < Duration::from_millis(200);
+        if !self.terminal || (done < self.all && self.shown.is_some_and(recently)) {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        let text = progress_text(done, self.all, self.begun.elapsed());
+        let end = if done == self.all { "\n" } else { "" };
+        // Progress that cannot be shown is no failure.
+        let _ = write!(std::io::stderr(), "\r\x1b[K{text}{end}");
+    }
+}
+
+fn progress_text(done: usize, all: usize, elapsed: Duration) -> String {
+    let text = format!("{done} of {all} runs");
+    if done == all {
+        return format!("{text} in {}", human(elapsed));
+    }
+    let left = elapsed.mul_f64((all - done) as f64 / done.max(1) as f64);
+    format!("{text}, about {} left", human(left))
+}
+
+fn human(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_is_judged_by_what_is_done() {
+        let text = |done, seconds| progress_text(done, 400, Duration::from_secs(seconds));
+        assert_eq!(text(100, 25), "100 of 400 runs, about 1 min 15 s left");
+        assert_eq!(text(4, 60), "4 of 400 runs, about 1 h 39 min left");
+        assert_eq!(text(400, 59), "400 of 400 runs in 59 s");
+    }
+}
