@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bentpipe_lab.errors import LabError
-from bentpipe_lab.studies import bujari, kuhn, published, qpep, records, run
+from bentpipe_lab.studies import bujari, endres, kuhn, published, qpep, records, run
 from bentpipe_lab.studies.records import Look, Run
 from bentpipe_lab.studies.section import Cell, Section, Table, markdown
 
@@ -87,6 +87,18 @@ def test_a_target_counts_from_the_beginning_of_the_last_transfer() -> None:
     cut = Run({}, 1, [transfer(0, 100, None)], first[:20])
     assert kuhn.reached_s(cut, 10) == 5.0
     assert kuhn.reached_s(cut, 100) is None
+
+
+def test_a_target_can_lie_at_the_bound() -> None:
+    """2 MB over 10 Mbit/s and 650 ms: two round trips and 1.67 s on the wire, against a target of 3 s."""
+    assert kuhn.bound_s(2, 10, 0.65, 0.0, again=False) == pytest.approx(2.97, abs=0.005)
+    assert kuhn.bound_s(2, 10, 0.65, 0.5, again=True) == pytest.approx(0.65 + 2 * 1.67, abs=0.005)
+
+
+def test_endres_counts_from_the_first_byte() -> None:
+    whole = {"first_byte_ns": 1_200_000_000, "done_ns": 1_200_000_000 + 8_388_608_000}
+    assert endres.goodput_mbit_s(Run({}, 1, [whole])) == pytest.approx(10.0)
+    assert endres.goodput_mbit_s(Run({}, 1, [{**whole, "done_ns": None}])) == 0.0
 
 
 def test_a_percentage_is_a_share() -> None:

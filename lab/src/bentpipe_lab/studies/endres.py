@@ -1,21 +1,22 @@
 """Endres: 10 MiB over SAT and SATLOSS with every controller, and the effect of the initial window."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from bentpipe_lab.studies import plots, published, records
-from bentpipe_lab.studies.records import Line
+from bentpipe_lab.studies.records import Line, Run
 from bentpipe_lab.studies.section import Cell, Drawing, Section, Table, number, percent
 
 BYTES = 10 << 20
-THEIR_GAIN = -0.30
-"""Section 5.6.4.1: aioquic's NewReno with 50 packets instead of 10."""
 
 
 def section(directory: Path, window_directory: Path) -> Section:
     """Times and goodput beside table 5.1, and times over the initial window beside figure 5.10."""
     lines = records.lines(directory)
     windows = records.lines(window_directory)
+    goodputs = _all_goodputs(directory)
     theirs = {row["case"]: row for row in published.table("endres")}
     return Section(
         "Endres: SAT and SATLOSS",
@@ -23,24 +24,28 @@ def section(directory: Path, window_directory: Path) -> Section:
         [
             (
                 "20/2 Mbit/s, 600 ms, 10 MiB, initial window of 10 packets; SATLOSS loses 1 % in both directions. The"
-                " publication has 25 packets of queue and gives means and maxima over all pairs of implementations; its"
-                " goodput leaves out the handshake and the first round trip, ours does not."
+                " publication has 25 packets of queue and gives means and maxima over all pairs of implementations. Its"
+                " goodput counts from the first byte, so here too; times are from the first packet."
             ),
-            "Initial window: from 10 to 50 packets, the publication saw aioquic's time fall by 30 % on SAT.",
+            (
+                "Initial window: from 10 to 50 packets, the publication saw aioquic's time fall by 30 % on SAT. There the"
+                " start was everything: more than 80 s, in which the window hardly grew. Here slow start doubles, so"
+                " that 50 packets instead of 10 save two to three of its round trips."
+            ),
         ],
-        [_times(lines), _goodput(lines), _windows(windows)],
+        [_times(lines), _goodput(goodputs), _windows(windows)],
         [
             Drawing(
                 plots.bars(
                     {
-                        f"{case}, {queue}": _goodputs(lines, case, queue)
+                        f"{case},\n{queue}": _median_goodputs(goodputs, case, queue)
                         for case in theirs
                         for queue in _values(lines, "link.forward.queue")
                     },
                     "Mbit/s",
                     {f"{case}: best pair published": float(row["maximum_mbit_s"]) for case, row in theirs.items()},
                 ),
-                "Goodput of 10 MiB from the first packet on.",
+                "Goodput of 10 MiB as the publication counts it, from the first byte on.",
             ),
             Drawing(
                 plots.curves(
@@ -60,7 +65,6 @@ def section(directory: Path, window_directory: Path) -> Section:
                     "initial window, packets",
                     "seconds",
                     log_x=True,
-                    log_y=True,
                 ),
                 "Time of 10 MiB over SAT by initial window, as in figure 5.10.",
             ),
@@ -82,15 +86,42 @@ def _times(lines: Sequence[Line]) -> Table:
     return Table("Median time of 10 MiB, runs that ended well", ["scenario", "controller", *queues], rows)
 
 
-def _goodput(lines: Sequence[Line]) -> Table:
-    published_rows = {row["case"]: row for row in published.table("endres")}
+Goodputs = Mapping[tuple[str, str, str], Sequence[float]]
+"""Of every run in Mbit/s, by case, queue and controller."""
+
+
+def goodput_mbit_s(run: Run) -> float:
+    """As QUIC Interop Runner counts: without handshake and first round trip; 0 for a transfer that is not whole."""
+    transfer = run.transfers[-1]
+    if transfer["done_ns"] is None:
+        return 0.0
+    return float(BYTES * 8e3 / (transfer["done_ns"] - transfer["first_byte_ns"]))
+
+
+def _all_goodputs(directory: Path) -> Goodputs:
+    found: dict[tuple[str, str, str], list[float]] = {}
+    for run in records.runs(directory):
+        key = (run.axes["case"], run.axes["link.forward.queue"], run.axes["flow.controller"])
+        found.setdefault(key, []).append(goodput_mbit_s(run))
+    return found
+
+
+def _median_goodputs(goodputs: Goodputs, case: str, queue: str) -> dict[str, float]:
+    return {
+        controller: float(np.median(found))
+        for (its_case, its_queue, controller), found in goodputs.items()
+        if (its_case, its_queue) == (case, queue)
+    }
+
+
+def _goodput(goodputs: Goodputs) -> Table:
     rows = []
-    for case, row in published_rows.items():
-        ours = _goodputs(lines, case, "25 packets")
+    for row in published.table("endres"):
+        ours = _median_goodputs(goodputs, row["case"], "25 packets")
         best = max(ours, key=lambda controller: ours[controller])
         mean = sum(ours.values()) / len(ours)
         rows.append(
-            [case, row["mean_mbit_s"], number(mean), row["maximum_mbit_s"], f"{number(ours[best])} ({best})",
+            [row["case"], row["mean_mbit_s"], number(mean), row["maximum_mbit_s"], f"{number(ours[best])} ({best})",
              f"{row['failed_percent']} %"]
         )  # fmt: skip
     head = ["scenario", "their mean, Mbit/s", "mean of ours", "their best", "best of ours", "theirs that failed"]
@@ -112,14 +143,6 @@ def _windows(lines: Sequence[Line]) -> Table:
             rows.append([queue, controller, *[number(times.get(size), 2, " s") for size in sizes], percent(gain)])
     head = ["queue", "controller", *[f"{size} packets" for size in sizes], "10 to 50 (theirs -30 %)"]
     return Table("Median time of 10 MiB over SAT by initial window", head, rows)
-
-
-def _goodputs(lines: Sequence[Line], case: str, queue: str) -> dict[str, float]:
-    return {
-        line.axes["flow.controller"]: (line.median_goodput_bit_s or 0.0) / 1e6
-        for line in lines
-        if line.axes["case"] == case and line.axes["link.forward.queue"] == queue
-    }
 
 
 def _line(lines: Sequence[Line], case: str, controller: str, queue: str) -> Line:

@@ -58,8 +58,7 @@ def working_areas(
 
 
 def curves(
-    panels: Mapping[str, Mapping[str, Points]], x_label: str, y_label: str, *, log_x: bool = False, log_y: bool = False,
-    marker: str = "o",
+    panels: Mapping[str, Mapping[str, Points]], x_label: str, y_label: str, *, log_x: bool = False,
 ) -> str:  # fmt: skip
     """A line per controller, one panel per case."""
     figure = Figure(figsize=(10, 3.6), layout="constrained")
@@ -67,7 +66,7 @@ def curves(
     for axes, (title, lines) in zip(subplots, panels.items(), strict=False):
         for controller, points in lines.items():
             axes.plot(
-                [x for x, _ in points], [y for _, y in points], marker=marker, markersize=3.2, linewidth=1.5,
+                [x for x, _ in points], [y for _, y in points], marker="o", markersize=3.2, linewidth=1.5,
                 color=colour(controller), label=controller,
             )  # fmt: skip
         axes.set_title(title)
@@ -75,10 +74,7 @@ def curves(
         axes.grid(visible=True, color=FAINT)
         if log_x:
             axes.set_xscale("log")
-        if log_y:
-            axes.set_yscale("log")
-        else:
-            axes.set_ylim(bottom=0)
+        axes.set_ylim(bottom=0)
     subplots[0].set_ylabel(y_label)
     subplots[-1].legend(loc="best", frameon=False, fontsize=9)
     return svg(figure)
