@@ -1,7 +1,7 @@
 """Bujari et al.: a handover from a terrestrial link to LEO, tables 2 and 3 and the working areas.
 
 Their goodput counts UDP payload in packets of 1200 bytes: their highest mean, 9.77 Mbit/s, is 10 Mbit/s x 1200/1228,
-more than any stream could get (RFC 9000's headers leave 9.4). Ours is counted in the same way.
+more than any stream could get (QUIC's headers leave 9.5). Ours is counted in the same way.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

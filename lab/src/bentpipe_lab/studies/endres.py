@@ -28,9 +28,9 @@ def section(directory: Path, window_directory: Path) -> Section:
                 " goodput counts from the first byte, so here too; times are from the first packet."
             ),
             (
-                "Initial window: from 10 to 50 packets, the publication saw aioquic's time fall by 30 % on SAT. There the"
-                " start was everything: more than 80 s, in which the window hardly grew. Here slow start doubles, so"
-                " that 50 packets instead of 10 save two to three of its round trips."
+                "Initial window: from 10 to 50 packets, the publication saw aioquic's time fall by 30 % on SAT. There"
+                " the start was everything: more than 80 s, in which the window hardly grew. Here slow start doubles,"
+                " so that 50 packets instead of 10 save two to three of its round trips."
             ),
         ],
         [_times(lines), _goodput(goodputs), _windows(windows)],
