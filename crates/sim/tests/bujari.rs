@@ -61,39 +61,49 @@ fn legs(queue: &str) -> [(f64, f64); 2] {
         let arrived = |at: Option<&&FlowSample>| at.map_or(0, |look| look.arrived_udp_bytes);
         let before = looks.iter().rfind(|look| look.at_ns as f64 / 1e9 <= begin);
         let bytes = arrived(inside.last()) - arrived(before.as_ref());
-        (bytes as f64 * 8e-6 / (end - begin), rtts / inside.len() as f64)
+        (
+            bytes as f64 * 8e-6 / (end - begin),
+            rtts / inside.len() as f64,
+        )
     })
 }
 
-/// One of the eight cells is known to be further away: docs/studies.md has what was
-/// tried to explain it.
-#[test]
-fn newreno_is_where_they_found_it() {
-    let mut told = Vec::new();
-    let codel = r#"{ codel = { limit = "1000 packets", target = "5 ms", interval = "100 ms" } }"#;
-    for (name, queue) in [
-        ("half", r#""37500 B""#),
-        ("one", r#""75 kB""#),
-        ("two", r#""150 kB""#),
-        ("codel", codel),
-    ] {
-        for (leg, (goodput, rtt)) in legs(queue).into_iter().enumerate() {
-            let row = format!("{name},newreno,{},", leg + 1);
-            let row = (PUBLISHED.lines().find_map(|line| line.strip_prefix(&row)))
-                .expect("every queue and leg was published");
-            let theirs: Vec<f64> = row.split(',').map(|cell| cell.parse().unwrap()).collect();
-            let (goodput_off, rtt_off) = (goodput / theirs[0] - 1.0, rtt / theirs[2] - 1.0);
-            let known = (name, leg) == ("half", 1);
-            let kept = rtt_off.abs() <= 0.10 && (goodput_off.abs() <= 0.05 || known);
-            if !kept || (known && goodput_off > 0.15) {
-                told.push(format!(
-                    "{name}, leg {}: {goodput:.2} Mbit/s ({:+.1} %), {rtt:.1} ms ({:+.1} %)",
-                    leg + 1,
-                    goodput_off * 100.0,
-                    rtt_off * 100.0
-                ));
-            }
-        }
+/// Goodput within 5 % of theirs, round-trip time within 10 %, on both legs.
+fn newreno_is_where_they_found_it(name: &str, queue: &str, goodput_within: [f64; 2]) {
+    for (leg, (goodput, rtt)) in legs(queue).into_iter().enumerate() {
+        let row = format!("{name},newreno,{},", leg + 1);
+        let row = (PUBLISHED.lines().find_map(|line| line.strip_prefix(&row)))
+            .expect("every queue and leg was published");
+        let theirs: Vec<f64> = row.split(',').map(|cell| cell.parse().unwrap()).collect();
+        let (goodput_off, rtt_off) = (goodput / theirs[0] - 1.0, rtt / theirs[2] - 1.0);
+        assert!(
+            goodput_off.abs() <= goodput_within[leg] && rtt_off.abs() <= 0.10,
+            "{name}, leg {}: {goodput:.2} Mbit/s ({:+.1} %), {rtt:.1} ms ({:+.1} %)",
+            leg + 1,
+            goodput_off * 100.0,
+            rtt_off * 100.0
+        );
     }
-    assert!(told.is_empty(), "{}", told.join("\n"));
+}
+
+/// Its second leg is known to be 13 % off: docs/studies.md has what was tried to explain it.
+#[test]
+fn half_a_bdp() {
+    newreno_is_where_they_found_it("half", r#""37500 B""#, [0.05, 0.15]);
+}
+
+#[test]
+fn one_bdp() {
+    newreno_is_where_they_found_it("one", r#""75 kB""#, [0.05, 0.05]);
+}
+
+#[test]
+fn two_bdp() {
+    newreno_is_where_they_found_it("two", r#""150 kB""#, [0.05, 0.05]);
+}
+
+#[test]
+fn codel() {
+    let queue = r#"{ codel = { limit = "1000 packets", target = "5 ms", interval = "100 ms" } }"#;
+    newreno_is_where_they_found_it("codel", queue, [0.05, 0.05]);
 }

@@ -206,7 +206,69 @@ fn human(time: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sweep;
     use super::*;
+
+    const PLAN: &str = r#"
+        name = "test"
+        seeds = 2
+        until = "1 s"
+        [link]
+        name = "leo"
+        forward = { rate = "1 Mbit/s", delay = "1 ms", queue = ["10 kB", "20 kB"] }
+        return = { rate = "1 Mbit/s", delay = "1 ms", queue = "10 kB" }
+        [flow]
+        controller = "newreno"
+        bytes = "1 kB"
+    "#;
+
+    #[test]
+    fn records_come_in_order_and_those_before_and_after_a_failed_run_stay() {
+        let points: Vec<_> = (sweep::points(PLAN).expect("points").into_iter())
+            .map(|point| {
+                let file = PlanFile::read(PLAN, &point, Path::new("")).expect("a plan");
+                (point.axes, file)
+            })
+            .collect();
+        let jobs = [(0, 1), (0, 2), (1, 1), (1, 2)];
+        let (done, results) = mpsc::channel();
+        for job in [2, 0, 3, 1] {
+            let (index, seed) = jobs[job];
+            let mut run = carry_out(&points[index], seed, Instant::now());
+            if job == 1 {
+                run.lines = "failed\n".into();
+                run.figures = Err("out of luck".into());
+            }
+            done.send((job, run)).expect("somebody listens");
+        }
+        drop(done);
+        let out = std::env::temp_dir().join(format!("bpsim-collect-{}", std::process::id()));
+        std::fs::create_dir_all(&out).expect("a directory");
+        let error = collect(&points, &jobs, results, &out).expect_err("a run failed");
+        let records = std::fs::read_to_string(out.join("records.jsonl")).expect("records");
+        let summary = std::fs::read_to_string(out.join("summary.json")).expect("a summary");
+        std::fs::remove_dir_all(&out).expect("it was made above");
+        let error = error.to_string();
+        assert!(
+            error.starts_with("1 of 4 runs failed, the first one: seed 2"),
+            "{error}"
+        );
+        assert!(error.contains("out of luck"), "{error}");
+        let begun: Vec<_> = (records.lines())
+            .filter(|line| line.starts_with("{\"run\"") || *line == "failed")
+            .map(|line| match line.split_once("\"seed\":") {
+                Some((_, seed)) => format!("{} {seed}", line.contains("10 kB")),
+                None => line.to_owned(),
+            })
+            .collect();
+        assert_eq!(begun, ["true 1}}", "failed", "false 1}}", "false 2}}"]);
+        let lines: serde_json::Value = serde_json::from_str(&summary).expect("JSON");
+        assert_eq!(lines[0]["verdicts"]["failed"], 1);
+        assert_eq!(
+            (&lines[0]["n_ok"], &lines[1]["n_ok"]),
+            (&1.into(), &2.into())
+        );
+    }
 
     #[test]
     fn what_is_left_is_judged_by_what_is_done() {
