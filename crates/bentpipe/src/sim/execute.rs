@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use serde_json::json;
 
-use super::plan::PlanFile;
+use super::study::{Kind, Study};
 use super::sweep::Axes;
-use super::table::{self, Figures, Line};
+use super::table::{self, Line};
 use super::write;
 
 /// How often the summary is brought up to date.
@@ -25,9 +25,9 @@ const SUMMARY_EVERY: Duration = Duration::from_secs(5);
 
 /// All runs of `points`; writes `records.jsonl`, `summary.json` and `summary.csv` to `out`.
 /// An error tells of the runs that failed, if only some did.
-pub fn execute(points: &[(Axes, PlanFile)], out: &Path) -> anyhow::Result<Vec<Line>> {
+pub fn execute(points: &[(Axes, Study)], out: &Path) -> anyhow::Result<Vec<Line>> {
     let jobs: Vec<_> = (points.iter().enumerate())
-        .flat_map(|(index, (_, file))| (1..=file.seeds).map(move |seed| (index, seed)))
+        .flat_map(|(index, (_, study))| (1..=study.seeds()).map(move |seed| (index, seed)))
         .collect();
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let base = Instant::now();
@@ -62,26 +62,24 @@ pub fn execute(points: &[(Axes, PlanFile)], out: &Path) -> anyhow::Result<Vec<Li
 /// One run: its lines of `records.jsonl`, and its figures if it did not fail.
 struct Run {
     lines: String,
-    figures: Result<Figures, String>,
+    figures: Result<Vec<Kind>, String>,
 }
 
-fn carry_out((axes, file): &(Axes, PlanFile), seed: u64, base: Instant) -> Run {
+fn carry_out((axes, study): &(Axes, Study), seed: u64, base: Instant) -> Run {
     // A run that panics is a defect of ours; the others are worth having all the same.
-    let records = catch_unwind(AssertUnwindSafe(|| {
-        bentpipe_sim::run(&file.plan(seed), base)
-    }))
-    .map_err(|panic| {
-        let text = (panic.downcast_ref::<String>().cloned())
-            .or(panic.downcast_ref::<&str>().map(ToString::to_string));
-        text.unwrap_or_else(|| "it panicked".into())
-    })
-    .and_then(|records| records.map_err(|error| error.to_string()));
-    match records {
-        Ok(records) => {
+    let run = catch_unwind(AssertUnwindSafe(|| study.carry_out(seed, base)))
+        .map_err(|panic| {
+            let text = (panic.downcast_ref::<String>().cloned())
+                .or(panic.downcast_ref::<&str>().map(ToString::to_string));
+            text.unwrap_or_else(|| "it panicked".into())
+        })
+        .flatten();
+    match run {
+        Ok((lines, figures)) => {
             let run = json!({"run": {"axes": axes, "seed": seed}});
             Run {
-                lines: format!("{run}\n{}", records.lines()),
-                figures: Ok(Figures::of(file, &records)),
+                lines: format!("{run}\n{lines}"),
+                figures: Ok(figures),
             }
         }
         Err(why) => {
@@ -96,7 +94,7 @@ fn carry_out((axes, file): &(Axes, PlanFile), seed: u64, base: Instant) -> Run {
 
 /// Writes down what comes, in order.
 fn collect(
-    points: &[(Axes, PlanFile)],
+    points: &[(Axes, Study)],
     jobs: &[(usize, u64)],
     results: mpsc::Receiver<(usize, Run)>,
     out: &Path,
@@ -108,7 +106,7 @@ fn collect(
     let mut progress = Progress::new(jobs.len());
     let mut waiting = BTreeMap::new();
     let mut written = 0;
-    let mut figures: Vec<Vec<Option<Figures>>> = points.iter().map(|_| Vec::new()).collect();
+    let mut figures: Vec<Vec<Option<Vec<Kind>>>> = points.iter().map(|_| Vec::new()).collect();
     let mut lines = Vec::new();
     let mut failed: Vec<String> = Vec::new();
     let mut summary = Instant::now();
@@ -116,15 +114,15 @@ fn collect(
         waiting.insert(job, run);
         while let Some(run) = waiting.remove(&written) {
             let (index, seed) = jobs[written];
-            let (axes, file) = &points[index];
+            let (axes, study) = &points[index];
             (records.write_all(run.lines.as_bytes()))
                 .with_context(|| format!("writing {}", path.display()))?;
             if let Err(why) = &run.figures {
                 failed.push(format!("seed {seed} of {axes:?}: {why}"));
             }
             figures[index].push(run.figures.ok());
-            if seed == file.seeds {
-                lines.push(Line::of(axes, &std::mem::take(&mut figures[index])));
+            if seed == study.seeds() {
+                lines.extend(study.summarise(axes, &std::mem::take(&mut figures[index])));
             }
             written += 1;
         }

@@ -4,6 +4,8 @@ mod problem;
 mod range;
 mod sweep;
 mod plan;
+mod tunnel;
+mod study;
 mod execute;
 mod table;
 mod budgets;
@@ -14,7 +16,7 @@ use anyhow::Context;
 use serde::Serialize;
 
 use crate::failure::{self, Failure};
-use plan::PlanFile;
+use study::Study;
 
 /// Run transports over a satellite in virtual time
 #[derive(Debug, clap::Args)]
@@ -64,9 +66,9 @@ fn study(path: &Path, out: &Path) -> Result<(), Failure> {
     let mut points = Vec::new();
     let mut runs = 0;
     for point in sweep::points(&text).map_err(wrong)? {
-        let file = PlanFile::read(&text, &point, beside).map_err(wrong)?;
-        runs += file.seeds;
-        points.push((point.axes, file));
+        let study = Study::read(&text, &point, beside).map_err(wrong)?;
+        runs += study.seeds();
+        points.push((point.axes, study));
     }
     if runs > MOST_RUNS {
         let why = format!(

@@ -206,7 +206,7 @@ impl PlanFile {
 }
 
 /// The scenario with its defaults, files and queues worked out.
-fn resolve(
+pub fn resolve(
     text: &str,
     point: &Point<'_>,
     field: &str,
@@ -236,7 +236,7 @@ fn resolve(
 }
 
 /// A problem with the field of that dotted name, at its line or that of the table around it.
-fn problem(text: &str, point: &Point<'_>, field: &str, why: String) -> Problem {
+pub fn problem(text: &str, point: &Point<'_>, field: &str, why: String) -> Problem {
     let mut table = point.file.get_ref();
     let mut span = None;
     for step in field.split('.') {

@@ -22,7 +22,9 @@ pub type File<'t> = Spanned<DeTable<'t>>;
 pub const MOST_POINTS: usize = 100_000;
 
 /// Fields that are lists by nature.
-const LISTS: [&str; 6] = ["change", "columns", "cross", "outages", "points", "switch"];
+const LISTS: [&str; 7] = [
+    "change", "columns", "cross", "flow", "outages", "points", "switch",
+];
 
 /// One point of a sweep.
 #[derive(Debug, Clone)]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use bentpipe_sim::record::{Records, TransferRecord, Verdict};
+use bentpipe_sim::tunnel::record::FlowRecord;
 use serde::Serialize;
 
 use super::plan::PlanFile;
@@ -64,6 +65,21 @@ impl Figures {
             },
             wire_per_payload: (received > 0.0).then(|| flow.forward_ip_bytes as f64 / received),
             share: received / total(&mut records.transfers.iter()).max(1.0),
+        }
+    }
+}
+
+impl Figures {
+    /// Of a flow through the tunnel; `share` of all that the run carried.
+    pub fn of_flow(flow: &FlowRecord, share: f64) -> Self {
+        let seconds = flow.seconds();
+        Self {
+            verdict: flow.verdict.text().to_owned(),
+            seconds,
+            first_byte: flow.first_byte_s(),
+            goodput: seconds.map_or(0.0, |seconds| flow.arrived as f64 * 8.0 / seconds),
+            wire_per_payload: None,
+            share,
         }
     }
 }
