@@ -1,8 +1,8 @@
 """Virtual time and real time agree: the same transfers through the same code, simulated and emulated.
 
-The emulated ones run real daemons in namespaces over `bentpipe emulate`, a real client and a real server. Those
-in which the emulator was punctual decide; late ones can agree, but not disagree. The simulated ones have the same links, the same order of
-transfers, and timers of whole milliseconds as the async runtime has.
+The emulated ones run real daemons in namespaces over `bentpipe emulate`, a real client and a real server.
+Those in which the emulator was punctual decide; late ones can agree, but not disagree. The simulated ones
+have the same links, the same order of transfers, and timers of whole milliseconds as the async runtime has.
 """
 
 import json
