@@ -89,6 +89,9 @@ pub struct FlowPlan {
     pub moves: Vec<Move>,
     /// Flows with the same number share what they learn of the path (RFC 9959).
     pub memory: Option<usize>,
+    /// Timers at both ends fire at multiples of this, as those of a real runtime do; zero
+    /// for exact ones.
+    pub granularity: Span,
 }
 
 impl FlowPlan {
@@ -101,6 +104,7 @@ impl FlowPlan {
             transfers,
             moves: Vec::new(),
             memory: None,
+            granularity: Span::ZERO,
         }
     }
 }
@@ -190,6 +194,9 @@ pub enum PlanError {
         "links[{0}]: a change to a rate of zero would hold its packets for ever; use a blackout"
     )]
     NoRate(usize),
+    /// Timers too coarse.
+    #[error("flows[{0}].granularity = {1}: give at most {COARSEST}, like \"1 ms\"")]
+    Granularity(usize, Span),
     /// A controller's parameter.
     #[error("flows[{flow}]: {error}")]
     Controller {
@@ -200,6 +207,8 @@ pub enum PlanError {
     },
 }
 
+/// A coarser timer than this is a mistake.
+pub(crate) const COARSEST: Span = Span::from_millis(100);
 /// The longest run.
 pub(crate) const LONGEST: Span = Span::from_millis(30 * 24 * 3600 * 1000);
 /// Looks at flows that a run may take: some GB of records.
@@ -225,6 +234,9 @@ impl Plan {
         let ways = self.flows.iter().map(|flow| (&flow.path, &flow.moves));
         check_links(&self.links, ways)?;
         for (flow, plan) in self.flows.iter().enumerate() {
+            if plan.granularity > COARSEST {
+                return Err(PlanError::Granularity(flow, plan.granularity));
+            }
             plan.transport
                 .settings
                 .check()

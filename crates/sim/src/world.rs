@@ -459,7 +459,9 @@ impl<'a> World<'a> {
         let Some(at) = self.nodes[node].poll_timeout() else {
             return;
         };
-        let at = self.time(at).max(self.now + STEP);
+        let at = self.time(at).max(self.now + STEP).as_nanos();
+        let granularity = self.plan.flows[node / 2].granularity.as_nanos().max(1);
+        let at = Time::from_nanos(at.div_ceil(granularity).saturating_mul(granularity));
         if self.node_at[node].is_none_or(|set| at < set) {
             self.node_at[node] = Some(at);
             self.wake(at, Wake::Node(node));

@@ -66,6 +66,9 @@ pub struct FlowFile {
     /// Packets that may come beyond the first before they are acknowledged.
     #[serde(default = "ack_after")]
     pub ack_after: u32,
+    /// Timers at both ends fire at multiples of this; exactly by default.
+    #[serde(default)]
+    pub granularity: Span,
     /// UDP payload of a full packet, bytes.
     #[serde(default = "packet")]
     pub packet: u16,
@@ -170,6 +173,7 @@ impl PlanFile {
             Some(warm) => vec![Transfer::now(warm), Transfer::after(self.flow.idle, bytes)],
         };
         let mut flow = FlowPlan::new(transport, transfers);
+        flow.granularity = self.flow.granularity;
         let mut links = vec![LinkPlan::of(&self.link)];
         for change in &self.change {
             let what = [
@@ -265,6 +269,7 @@ fn named(error: &PlanError) -> String {
         PlanError::Endless(_) => "until".into(),
         PlanError::TooManyLooks { .. } => "sample_every".into(),
         PlanError::NoRate(_) => "change".into(),
+        PlanError::Granularity(..) => "flow.granularity".into(),
         PlanError::Controller {
             error: ChoiceError::Range { parameter, .. },
             ..
