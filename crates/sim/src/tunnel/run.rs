@@ -75,9 +75,9 @@ fn identity_of(seed: u64, number: u64) -> Identity {
 
 /// A terminal's address after so many moves; addresses only need to differ.
 fn address(terminal: usize, moves: usize) -> SocketAddr {
-    let [_, _, high, low] = u32::try_from(terminal).unwrap_or(0).to_be_bytes();
+    let [_, b, c, d] = u32::try_from(terminal).unwrap_or(0).to_be_bytes();
     let moves = u16::try_from(moves % 10_000).unwrap_or(0);
-    SocketAddr::from((Ipv4Addr::new(10, high, low, 2), 50_000 + moves))
+    SocketAddr::from((Ipv4Addr::new(10, b, c, d), 50_000 + moves))
 }
 
 /// Knows the run's terminals.
