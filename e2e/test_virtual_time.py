@@ -7,7 +7,6 @@ have the same links, the same order of transfers, and timers of whole millisecon
 
 import json
 import re
-import statistics
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from bentpipe_lab.verdict import Verdict
 
 TOLERANCE = 0.03
 PUNCTUAL = 3
-"""The median of so many runs counts."""
+"""The fastest of so many runs counts: what else the machine does only ever makes one slower."""
 TRIES = 8
 """After which a machine that cannot keep the link's time has had its chances."""
 TRANSFERS = {"download 2 MB": 'download = "2 MB"', "download 10 MiB": 'download = "10 MiB"'}
@@ -55,7 +54,7 @@ def test_simulated_and_emulated_transfers_take_as_long(agreement: Agreement, tmp
     late = []
     for workload, measured in emulated.items():
         times = measured.punctual if len(measured.punctual) == PUNCTUAL else measured.all
-        seconds = statistics.median(times)
+        seconds = min(times)
         told = f"{workload}: simulated {simulated[workload]:.3f} s, emulated {seconds:.3f} s"
         print(f"{agreement.scenario}, {told}, {len(measured.punctual)} of {len(measured.all)} punctual")
         if abs(simulated[workload] / seconds - 1) <= TOLERANCE:

@@ -84,14 +84,15 @@ impl Figures {
     }
 }
 
-/// One line: all runs of one point. Times are of the runs that ended well.
+/// One line: all runs of one point, or all flows of a kind where they go through the
+/// tunnel. Times are of those that ended well.
 #[derive(Debug, Clone, Serialize)]
 pub struct Line {
     /// What was chosen.
     pub axes: Axes,
-    /// Runs that ended well: all that was asked for arrived, or the flow had no end.
+    /// Those that ended well: all that was asked for arrived, or the flow had no end.
     pub n_ok: usize,
-    /// All runs.
+    /// All of them.
     pub n_total: usize,
     /// Of the last transfer of the first flow, from its beginning to its last byte.
     pub median_s: Option<f64>,
