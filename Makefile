@@ -10,7 +10,7 @@ PYTHON := $(VENV)/bin/python
 # Runs a command where network namespaces can be made: as root as it is, otherwise in a user namespace.
 NETADMIN := scripts/with-namespaces
 
-.PHONY: help setup build demo demo-quick test lint unit e2e bench controllers budgets fmt lock clean
+.PHONY: help setup build demo demo-quick test lint unit e2e bench controllers budgets studies fmt lock clean
 
 help: ## these lines
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,12 +29,16 @@ demo-quick: setup build ## the demo with one run of each workload
 
 bench: setup build ## speed and memory of tunnel and emulator; writes out/bench/summary.json
 	@$(NETADMIN) $(PYTHON) -m bentpipe_lab bench --out out/bench
+	@$(PYTHON) -m bentpipe_lab.virtual_time_bench --out out/bench
 
 controllers: setup build ## the tunnel's controllers beside each other over GEO, LEO and a lossy GEO, in real time
 	@$(NETADMIN) $(PYTHON) -m bentpipe_lab controllers --out out/controllers
 
 budgets: build ## the controllers against their goals in virtual time; writes out/budgets.json
 	@$(BIN) sim budgets --out out/budgets.json
+
+studies: setup build ## published studies in virtual time, beside their figures; writes out/studies/report.html
+	@$(PYTHON) -m bentpipe_lab studies --out out/studies
 
 test: lint unit e2e ## everything: lints, unit tests, properties, conversations, end to end in namespaces
 

@@ -32,7 +32,7 @@ pub use plan::{Change, FlowPlan, LinkPlan, Move, Plan, PlanError, Transfer, What
 pub use record::Records;
 pub use world::run;
 
-/// The seed of direction `number` of a run's links; the first one is 1.
+/// A seed for what draws beside the links; `number` tells them apart.
 fn seed_of(run: u64, number: u64) -> u64 {
     // Spreads numbers over 64 bits: 2^64 divided by the golden ratio.
     run ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)

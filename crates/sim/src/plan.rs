@@ -89,6 +89,9 @@ pub struct FlowPlan {
     pub moves: Vec<Move>,
     /// Flows with the same number share what they learn of the path (RFC 9959).
     pub memory: Option<usize>,
+    /// Timers at both ends fire at multiples of this, as those of a real runtime do; zero
+    /// for exact ones.
+    pub granularity: Span,
 }
 
 impl FlowPlan {
@@ -101,6 +104,7 @@ impl FlowPlan {
             transfers,
             moves: Vec::new(),
             memory: None,
+            granularity: Span::ZERO,
         }
     }
 }
@@ -171,11 +175,28 @@ pub enum PlanError {
     /// The run would never end.
     #[error("until = {0}: a run ends after at least 1 ms and at most 30 days")]
     Endless(Span),
+    /// The records would be more than anybody can hold.
+    #[error(
+        "sample_every = {every}: {looks:.0} looks at the flows until {until}; give at least {least}"
+    )]
+    TooManyLooks {
+        /// How often.
+        every: Span,
+        /// How long.
+        until: Span,
+        /// At all flows together.
+        looks: f64,
+        /// What would be right.
+        least: Span,
+    },
     /// A change to a rate at which nothing ever leaves.
     #[error(
         "links[{0}]: a change to a rate of zero would hold its packets for ever; use a blackout"
     )]
     NoRate(usize),
+    /// Timers too coarse.
+    #[error("flows[{0}].granularity = {1}: give at most {COARSEST}, like \"1 ms\"")]
+    Granularity(usize, Span),
     /// A controller's parameter.
     #[error("flows[{flow}]: {error}")]
     Controller {
@@ -186,8 +207,12 @@ pub enum PlanError {
     },
 }
 
+/// A coarser timer than this is a mistake.
+pub(crate) const COARSEST: Span = Span::from_millis(100);
 /// The longest run.
 pub(crate) const LONGEST: Span = Span::from_millis(30 * 24 * 3600 * 1000);
+/// Looks at flows that a run may take: some GB of records.
+const MOST_LOOKS: u64 = 10_000_000;
 
 impl Plan {
     /// Checks that the plan can be carried out and ends.
@@ -195,9 +220,23 @@ impl Plan {
         if self.until < Span::from_millis(1) || self.until > LONGEST {
             return Err(PlanError::Endless(self.until));
         }
+        let flows = self.flows.len().max(1) as u64;
+        let least = Span::from_nanos((self.until.as_nanos() / MOST_LOOKS * flows).max(1));
+        if self.sample_every < least {
+            let every = self.sample_every.as_nanos().max(1);
+            return Err(PlanError::TooManyLooks {
+                every: self.sample_every,
+                until: self.until,
+                looks: self.until.as_nanos() as f64 / every as f64 * flows as f64,
+                least,
+            });
+        }
         let ways = self.flows.iter().map(|flow| (&flow.path, &flow.moves));
         check_links(&self.links, ways)?;
         for (flow, plan) in self.flows.iter().enumerate() {
+            if plan.granularity > COARSEST {
+                return Err(PlanError::Granularity(flow, plan.granularity));
+            }
             plan.transport
                 .settings
                 .check()

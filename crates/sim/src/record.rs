@@ -55,6 +55,9 @@ pub struct FlowSample {
     pub flow: usize,
     /// Bytes that have arrived at the terminal's program so far.
     pub received: u64,
+    /// UDP payload that has arrived at the terminal so far: what a study counts that looks
+    /// at packets.
+    pub arrived_udp_bytes: u64,
     /// The gateway's congestion window, bytes.
     pub window: u64,
     /// The gateway's pacing rate, bit/s, where the controller has one.
@@ -120,10 +123,18 @@ enum Line<'a> {
     Link(&'a LinkRecord),
 }
 
+/// The first line of `records.jsonl`.
+pub const SCHEMA: &str = r#"{"schema":"bentpipe/records/1"}"#;
+
 impl Records {
-    /// `records.jsonl`: one JSON object per line, the first one names the schema.
+    /// `records.jsonl` of a single run: one JSON object per line, the first one names the schema.
     pub fn to_jsonl(&self) -> String {
-        let mut text = String::from("{\"schema\":\"bentpipe/records/1\"}\n");
+        format!("{SCHEMA}\n{}", self.lines())
+    }
+
+    /// The records alone, one JSON object per line.
+    pub fn lines(&self) -> String {
+        let mut text = String::new();
         let lines = (self.transfers.iter().map(Line::Transfer))
             .chain(self.samples.iter().map(Line::Sample))
             .chain(self.flows.iter().map(Line::Flow))

@@ -70,6 +70,8 @@ struct Flow {
     asked: bool,
     connected: bool,
     received: u64,
+    /// UDP payload that has reached the terminal.
+    arrived_udp_bytes: u64,
     forward_ip_bytes: u64,
     return_ip_bytes: u64,
     /// Sum, number and maximum of waiting times since the last sample.
@@ -428,7 +430,9 @@ impl<'a> World<'a> {
             let node = 2 * datagram.flow + if forward { TERMINAL } else { GATEWAY };
             if forward {
                 let waited = datagram.waited.as_nanos();
-                let (sum, count, most) = &mut self.flows[datagram.flow].waited;
+                let flow = &mut self.flows[datagram.flow];
+                flow.arrived_udp_bytes += datagram.payload.len() as u64;
+                let (sum, count, most) = &mut flow.waited;
                 *sum += waited;
                 *count += 1;
                 *most = (*most).max(waited);
@@ -455,7 +459,9 @@ impl<'a> World<'a> {
         let Some(at) = self.nodes[node].poll_timeout() else {
             return;
         };
-        let at = self.time(at).max(self.now + STEP);
+        let at = self.time(at).max(self.now + STEP).as_nanos();
+        let granularity = self.plan.flows[node / 2].granularity.as_nanos().max(1);
+        let at = Time::from_nanos(at.div_ceil(granularity).saturating_mul(granularity));
         if self.node_at[node].is_none_or(|set| at < set) {
             self.node_at[node] = Some(at);
             self.wake(at, Wake::Node(node));
@@ -476,6 +482,7 @@ impl<'a> World<'a> {
                 at_ns: self.now.as_nanos(),
                 flow: index,
                 received: flow.received,
+                arrived_udp_bytes: flow.arrived_udp_bytes,
                 window: controller.window(),
                 pacing_bit_s: controller
                     .metrics()
@@ -498,6 +505,7 @@ impl Flow {
             asked: false,
             connected: false,
             received: 0,
+            arrived_udp_bytes: 0,
             forward_ip_bytes: 0,
             return_ip_bytes: 0,
             waited: (0, 0, 0),

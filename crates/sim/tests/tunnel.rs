@@ -176,6 +176,22 @@ fn a_terminal_moves_and_its_download_goes_on() {
 }
 
 #[test]
+fn a_link_slows_down_and_its_download_with_it() {
+    let slower = What::ForwardRate(Rate::from_bits_per_second(5_000_000));
+    let [fast, slow] = [geo(), geo().change(seconds(8), slower)].map(|link| {
+        let flow = flows(&plan(link, vec![vec![download(5, 10 << 20)]])).remove(0);
+        assert_eq!(flow.verdict, Verdict::Ok);
+        flow.seconds().expect("complete")
+    });
+    // At most three seconds at 20 Mbit/s, and the rest at 5.
+    let bound = 3.0 + (10.5e6 - 7.5e6) * 8.0 / 5e6;
+    assert!(
+        fast < bound && slow > bound,
+        "{fast} s, {slow} s, bound {bound} s"
+    );
+}
+
+#[test]
 fn whatever_never_ends_ends_with_a_verdict() {
     let dark = geo().change(seconds(8), What::Blackout(seconds(1_000_000)));
     let mut endless = plan(dark, vec![vec![download(5, 20 << 20), download(700, 1000)]]);

@@ -142,3 +142,21 @@ fn our_controller_keeps_its_budgets() {
         .collect();
     assert!(short.is_empty(), "{}", short.join("\n"));
 }
+
+/// What a real runtime's timers do: the pacer's bursts become coarser, the transfer hardly
+/// slower.
+#[test]
+fn coarse_timers_round_up() {
+    let exact = plan(Choice::Satellite, geo("0 %", "1500 kB"), 1, 10 << 20);
+    let mut coarse = exact.clone();
+    coarse.flows[0].granularity = Span::from_millis(1);
+    let [exact, coarse] = [exact, coarse].map(|plan| {
+        let seconds = records(&plan).transfers[0].seconds();
+        seconds.expect("it is complete")
+    });
+    assert_ne!(exact, coarse);
+    assert!(
+        (coarse / exact - 1.0).abs() < 0.03,
+        "{exact} s, {coarse} s with timers of 1 ms"
+    );
+}

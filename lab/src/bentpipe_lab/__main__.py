@@ -8,6 +8,7 @@ from rich.console import Console
 
 from bentpipe_lab import bench, controllers, demo, host
 from bentpipe_lab.errors import LabError
+from bentpipe_lab.studies import run as studies
 
 
 def main() -> int:
@@ -22,6 +23,9 @@ def main() -> int:
     comparing = commands.add_parser("controllers", help="the tunnel's congestion controllers beside each other")
     comparing.add_argument("--out", type=Path, default=Path("out/controllers"))
     comparing.add_argument("--of", nargs="+", default=controllers.CONTROLLERS, metavar="CONTROLLER", help="which")
+    studying = commands.add_parser("studies", help="published studies in virtual time, with a report")
+    studying.add_argument("--out", type=Path, default=Path("out/studies"))
+    studying.add_argument("--only", nargs="+", default=[], metavar="STUDY", help="some of them, like bujari")
     commands.add_parser("clean", help="remove what runs that died left behind")
     arguments = parser.parse_args()
     console = Console()
@@ -33,6 +37,8 @@ def main() -> int:
                 return bench.bench(arguments.out, console)
             case "controllers":
                 return controllers.compare(arguments.out, arguments.of, console)
+            case "studies":
+                return studies.studies(arguments.out, arguments.only, console)
             case _:
                 console.print(*(host.clean_leftovers() or ["nothing was left behind"]))
                 return 0

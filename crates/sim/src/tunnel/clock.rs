@@ -58,8 +58,11 @@ struct Place {
     queued: Option<(Time, u64)>,
     fired: bool,
     waker: Option<Waker>,
-    call: Option<Box<dyn FnMut(Time) + Send>>,
+    call: Option<Call>,
 }
+
+/// What is called when it is due.
+type Call = Arc<Mutex<dyn FnMut(Time) + Send>>;
 
 /// Runs `work` in virtual time to its end, and everything that it spawns as long.
 ///
@@ -153,7 +156,7 @@ impl Clock {
     pub(crate) fn alarm(&self, call: impl FnMut(Time) + Send + 'static) -> Alarm {
         Alarm {
             clock: self.clone(),
-            place: self.lock().place(Some(Box::new(call))),
+            place: self.lock().place(Some(Arc::new(Mutex::new(call)))),
         }
     }
 
@@ -192,10 +195,9 @@ impl Clock {
                 Some(due) if due > at => state.queue_up(place, due),
                 Some(_) => {
                     it.due = None;
-                    if let Some(mut call) = it.call.take() {
+                    if let Some(call) = it.call.clone() {
                         drop(state);
-                        call(now);
-                        self.lock().places[place].call = Some(call);
+                        (lock(&call))(now);
                     } else {
                         it.fired = true;
                         if let Some(waker) = it.waker.take() {
@@ -216,7 +218,7 @@ impl fmt::Debug for Clock {
 }
 
 impl State {
-    fn place(&mut self, call: Option<Box<dyn FnMut(Time) + Send>>) -> usize {
+    fn place(&mut self, call: Option<Call>) -> usize {
         let place = Place {
             call,
             ..Place::default()
@@ -339,7 +341,7 @@ fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
 use bentpipe_link::scenario::Change;
-use bentpipe_link::{Counters, Direction, Packet};
+use bentpipe_link::{Counters, Direction, Packet, Seeds};
 use bentpipe_units::Time;
 use noq::udp::{EcnCodepoint, RecvMeta, Transmit};
 use noq::{AsyncUdpSocket, UdpSender};
@@ -131,12 +131,17 @@ impl Network {
     pub fn new(clock: &Clock, links: &[LinkPlan], seed: u64, segments: NonZeroUsize) -> Self {
         Self(Arc::new_cyclic(|network: &Weak<Inner>| {
             let mut edges = Vec::new();
-            for (number, link) in (0u64..).zip(links) {
-                for (side, spec) in (1u64..).zip([&link.forward, &link.r#return]) {
+            for (number, link) in (0..).zip(links) {
+                let seeds = Seeds::of_link(seed, number);
+                let directions = [
+                    (&link.forward, seeds.forward),
+                    (&link.r#return, seeds.r#return),
+                ];
+                for (spec, seed) in directions {
                     let network = network.clone();
                     let index = edges.len();
                     edges.push(Edge {
-                        direction: Direction::new(spec, crate::seed_of(seed, 2 * number + side)),
+                        direction: Direction::new(spec, seed),
                         alarm: clock.alarm(move |now| {
                             if let Some(network) = network.upgrade() {
                                 lock(&network).leave(index, now);

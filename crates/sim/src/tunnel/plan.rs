@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use bentpipe_tunnel::transport::{Transport, TransportError};
 use bentpipe_units::{Bytes, Span};
 
-use crate::plan::{LONGEST, LinkPlan, Move, PlanError, check_links};
+use crate::plan::{COARSEST, LONGEST, LinkPlan, Move, PlanError, check_links};
 
 /// One run: a gateway, terminals behind links, and the flows of their applications.
 #[derive(Debug, Clone)]
@@ -65,8 +65,6 @@ pub enum Work {
 
 /// Datagrams that Linux takes at once at most (UDP_MAX_SEGMENTS).
 const MOST_SEGMENTS: usize = 64;
-/// A coarser timer than this is a mistake.
-const COARSEST: Span = Span::from_millis(100);
 /// Of one run; each holds some memory.
 const MOST_FLOWS: usize = 100_000;
 

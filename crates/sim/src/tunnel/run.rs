@@ -11,7 +11,7 @@ use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::session::Connector;
 use bentpipe_tunnel::target::Target;
 use bentpipe_tunnel::terminal::Terminal;
-use bentpipe_units::Time;
+use bentpipe_units::{Span, Time};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::clock::{Clock, virtual_time};
@@ -27,6 +27,10 @@ const GATEWAY: SocketAddr =
 /// Where the servers are: a public address, or the gateway would not dial it.
 const SERVER: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(93, 184, 216, 34)), 80);
+
+/// How long after a change of its address a terminal tells its gateway, as the daemon
+/// does: the machine's messages about it have to settle first.
+const NOTICED: Span = Span::from_millis(50);
 
 /// Carries out `plan`; `record` is given each line when it is known. The same plan gives
 /// the same lines.
@@ -71,9 +75,9 @@ fn identity_of(seed: u64, number: u64) -> Identity {
 
 /// A terminal's address after so many moves; addresses only need to differ.
 fn address(terminal: usize, moves: usize) -> SocketAddr {
-    let [_, _, high, low] = u32::try_from(terminal).unwrap_or(0).to_be_bytes();
+    let [_, b, c, d] = u32::try_from(terminal).unwrap_or(0).to_be_bytes();
     let moves = u16::try_from(moves % 10_000).unwrap_or(0);
-    SocketAddr::from((Ipv4Addr::new(10, high, low, 2), 50_000 + moves))
+    SocketAddr::from((Ipv4Addr::new(10, b, c, d), 50_000 + moves))
 }
 
 /// Knows the run's terminals.
@@ -188,9 +192,10 @@ impl<'a> Run<'a> {
         let plan = &self.plan.terminals[index];
         let clock = self.clock.clone();
         let socket = self.network.terminal(address(index, 0), &plan.path);
+        let endpoint = endpoint(&clock, socket, (self.plan.seed, index as u64 + 1), None)
+            .expect("a socket in memory has an address");
         let connector = Connector {
-            endpoint: endpoint(&clock, socket, (self.plan.seed, index as u64 + 1), None)
-                .expect("a socket in memory has an address"),
+            endpoint: endpoint.clone(),
             identity,
             gateway: Target::from(GATEWAY),
             gateway_key,
@@ -226,11 +231,13 @@ impl<'a> Run<'a> {
             });
         }
         for (moves, to) in plan.moves.iter().cloned().enumerate() {
-            let network = self.network.clone();
-            let clock = clock.clone();
+            let (clock, network, endpoint) =
+                (clock.clone(), self.network.clone(), endpoint.clone());
             tokio::spawn(async move {
                 clock.sleep_until(Time::ZERO + to.at).await;
                 network.r#move(address(index, moves), address(index, moves + 1), &to.path);
+                clock.sleep(NOTICED).await;
+                endpoint.handle_network_change(None);
             });
         }
     }

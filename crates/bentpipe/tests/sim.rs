@@ -1,0 +1,136 @@
+//! `bentpipe sim`: a small campaign from file to table.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// A directory of its own, gone when dropped.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("bpsim-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn run(&self, plan: &str) -> Output {
+        std::fs::write(self.0.join("plan.toml"), plan).unwrap();
+        Command::new(env!("CARGO_BIN_EXE_bentpipe"))
+            .args(["sim", "plan.toml", "--out", "out"])
+            .current_dir(&self.0)
+            .output()
+            .unwrap()
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.0.join("out").join(name)).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const PLAN: &str = r#"name = "small"
+seeds = 2
+until = "60 s"
+[link]
+name = "leo"
+forward = { rate = "20 Mbit/s", delay = "20 ms", loss = { from = "0.01 %", to = "1 %", steps = 3, scale = "log" }, queue = "1 BDP" }
+return = { rate = "20 Mbit/s", delay = "20 ms", queue = "1 BDP" }
+[flow]
+controller = "newreno"
+bytes = "200 kB"
+[[case]]
+name = "slow"
+link.forward.rate = "5 Mbit/s"
+[[case]]
+name = "fast"
+"#;
+
+#[test]
+fn a_campaign_has_all_its_runs_in_order_and_a_line_per_point() {
+    let place = Place::new("campaign");
+    let ended = place.run(PLAN);
+    assert!(
+        ended.status.success(),
+        "{}",
+        String::from_utf8_lossy(&ended.stderr)
+    );
+    let records = place.read("records.jsonl");
+    let runs: Vec<String> = (records.lines())
+        .filter_map(|line| {
+            serde_json::from_str::<serde_json::Value>(line)
+                .unwrap()
+                .get("run")
+                .cloned()
+        })
+        .map(|run| {
+            let axes = &run["axes"];
+            let of = |name: &str| axes[name].as_str().unwrap().to_owned();
+            format!("{} {} {}", of("case"), of("link.forward.loss"), run["seed"])
+        })
+        .collect();
+    assert_eq!(
+        runs.join("; "),
+        "slow 0.01 % 1; slow 0.01 % 2; slow 0.1 % 1; slow 0.1 % 2; slow 1 % 1; slow 1 % 2; \
+         fast 0.01 % 1; fast 0.01 % 2; fast 0.1 % 1; fast 0.1 % 2; fast 1 % 1; fast 1 % 2"
+    );
+    assert!(records.starts_with("{\"schema\":\"bentpipe/records/1\"}\n{\"run\""));
+    assert_eq!(records.matches("schema").count(), 1);
+    let summary: serde_json::Value = serde_json::from_str(&place.read("summary.json")).unwrap();
+    let lines = summary.as_array().unwrap();
+    assert_eq!(lines.len(), 6);
+    assert!(
+        lines
+            .iter()
+            .all(|line| line["n_ok"] == 2 && line["n_total"] == 2)
+    );
+    let seconds = |line: usize| lines[line]["median_s"].as_f64().unwrap();
+    // 200 kB are 0.33 s at 5 Mbit/s, after two round trips of 40 ms.
+    assert!(seconds(0) > 0.41 && seconds(0) < 0.6, "{}", seconds(0));
+    assert!(seconds(3) < seconds(0));
+    assert_eq!(place.read("summary.csv").lines().count(), 7);
+    let resolved: serde_json::Value = serde_json::from_str(&place.read("resolved.json")).unwrap();
+    assert_eq!(resolved[0][1]["link"]["forward"]["queue"], "25 kB");
+
+    // The same plan gives the same bytes, whichever core was faster.
+    let again = place.run(PLAN);
+    assert!(again.status.success());
+    assert_eq!(records, place.read("records.jsonl"));
+}
+
+#[test]
+fn a_plan_that_is_wrong_starts_nothing() {
+    let place = Place::new("wrong");
+    let many = PLAN.replace(
+        "seeds = 2",
+        "seeds = { from = 1, to = 10000, steps = 10000 }",
+    );
+    let many = many.replace("\"200 kB\"", "[\"1 kB\", \"2 kB\", \"3 kB\", \"4 kB\"]");
+    for (plan, expected) in [
+        (
+            PLAN.replace("until", "untill"),
+            "TOML parse error at line 3",
+        ),
+        (
+            PLAN.replace("\"newreno\"", "[]"),
+            "line 9: flow.controller: an empty list has nothing to run",
+        ),
+        (PLAN.replace("60 s", "0 s"), "line 3: until: until = 0 ns"),
+        (many, "a sweep of 120000 points"),
+        (
+            PLAN.replace("seeds = 2", "seeds = 20000"),
+            "line 2: seeds: 20000 runs: give 1 to 10000",
+        ),
+    ] {
+        let ended = place.run(&plan);
+        let error = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(2), "{error}");
+        assert!(error.starts_with("bentpipe: plan.toml: "), "{error}");
+        assert!(error.contains(expected), "{error}");
+        assert!(!place.0.join("out").exists(), "{expected}");
+    }
+}

@@ -1,0 +1,118 @@
+"""Virtual time and real time agree: the same transfers through the same code, simulated and emulated.
+
+The emulated ones run real daemons in namespaces over `bentpipe emulate`, a real client and a real server.
+Those in which the emulator was punctual decide; late ones can agree, but not disagree. The simulated ones
+have the same links, the same order of transfers, and timers of whole milliseconds as the async runtime has.
+"""
+
+import json
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bentpipe_lab import host, measure
+from bentpipe_lab.link import Link
+from bentpipe_lab.system import Transport, start_bentpipe
+from bentpipe_lab.topology import Topology, topology
+from bentpipe_lab.verdict import Verdict
+
+TOLERANCE = 0.03
+PUNCTUAL = 3
+"""The fastest of so many runs counts: what else the machine does only ever makes one slower."""
+TRIES = 8
+"""After which a machine that cannot keep the link's time has had its chances."""
+TRANSFERS = {"download 2 MB": 'download = "2 MB"', "download 10 MiB": 'download = "10 MiB"'}
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Transfers over one scenario."""
+
+    scenario: str
+    workloads: tuple[str, ...]
+
+
+@pytest.mark.parametrize(
+    "agreement",
+    [
+        pytest.param(Agreement("geo", ("download 2 MB", "download 10 MiB")), id="geo"),
+        pytest.param(Agreement("leo", ("download 10 MiB",)), id="leo"),
+    ],
+)
+def test_simulated_and_emulated_transfers_take_as_long(agreement: Agreement, tmp_path: Path) -> None:
+    scenario = host.REPOSITORY / f"scenarios/{agreement.scenario}.toml"
+    with topology(tmp_path / "emulated", scenario) as path:
+        transport = Transport.for_link(path.link)
+        start_bentpipe(path, transport)
+        for outcome in measure.warm_up(path):
+            assert outcome.verdict is Verdict.OK, outcome.detail
+        emulated = {workload: _emulated(path, workload) for workload in agreement.workloads}
+        simulated = _simulated(tmp_path, scenario, path.link, agreement.workloads)
+    late = []
+    for workload, measured in emulated.items():
+        times = measured.punctual if len(measured.punctual) == PUNCTUAL else measured.all
+        seconds = min(times)
+        told = f"{workload}: simulated {simulated[workload]:.3f} s, emulated {seconds:.3f} s"
+        print(f"{agreement.scenario}, {told}, {len(measured.punctual)} of {len(measured.all)} punctual")
+        if abs(simulated[workload] / seconds - 1) <= TOLERANCE:
+            continue
+        assert times is not measured.punctual, told
+        late.append(told)
+    if late:
+        pytest.skip(f"the machine was not punctual for {PUNCTUAL} of {TRIES} runs; {'; '.join(late)}")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Times of the emulated runs of a workload: those under a valid certificate, and all."""
+
+    punctual: list[float]
+    all: list[float]
+
+
+def _emulated(path: Topology, workload: str) -> Measured:
+    """Runs, each under a certificate of its own, until enough of them were punctual."""
+    measured = Measured([], [])
+    while len(measured.punctual) < PUNCTUAL and len(measured.all) < TRIES:
+        path.lap()
+        outcome = measure.WORKLOADS[workload](path)
+        certificate = path.lap()
+        assert outcome.verdict is Verdict.OK, outcome.detail
+        assert outcome.seconds is not None
+        measured.all.append(outcome.seconds)
+        if certificate is not None and certificate.valid:
+            measured.punctual.append(outcome.seconds)
+    return measured
+
+
+def _simulated(directory: Path, scenario: Path, link: Link | None, workloads: tuple[str, ...]) -> dict[str, float]:
+    """The same transfers in the same order, after the same warm-up."""
+    inlined = re.sub(r"(?m)^\[(\w+)\]", r"[link.\1]", scenario.read_text())
+    flows = [
+        _flow("warm-up 1", 5, 'download = "10 MiB"'),
+        _flow("warm-up 2", 20, 'upload = "2 MB"'),
+        _flow("warm-up 3", 30, 'download = "10 MiB"'),
+    ]
+    start = 40
+    for workload in workloads:
+        flows.append(_flow(workload, start, f'count = {PUNCTUAL}\nevery = "10 s"\n{TRANSFERS[workload]}'))
+        start += 10 * PUNCTUAL
+    plan = directory / "plan.toml"
+    plan.write_text(
+        f'name = "agreement"\nthrough = "tunnel"\nuntil = "{start + 60} s"\ngranularity = "1 ms"\n'
+        f"[link]\n{inlined}\n{Transport.for_link(link).table()}\n{''.join(flows)}"
+    )
+    out = directory / "simulated"
+    done = subprocess.run(
+        [host.binary(), "sim", plan, "--out", out], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    lines = json.loads((out / "summary.json").read_text())
+    return {line["axes"]["flow"]: line["median_s"] for line in lines}
+
+
+def _flow(name: str, start: int, work: str) -> str:
+    return f'[[flow]]\nname = "{name}"\nstart = "{start} s"\n{work}\n'

@@ -1,0 +1,92 @@
+"""What `bentpipe sim` wrote down: runs from `records.jsonl`, lines from `summary.json`."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bentpipe_lab.errors import LabError
+
+
+@dataclass(frozen=True)
+class Look:
+    """A look at the run's first flow."""
+
+    at_s: float
+    received: int
+    """Payload that has arrived so far, bytes, over all transfers."""
+    arrived_udp: int
+    """UDP payload that has arrived so far, bytes."""
+    rtt_ms: float
+    """Smoothed, as the sender sees it."""
+
+
+@dataclass
+class Run:
+    """One run of a campaign; of its first flow where nothing else is said."""
+
+    axes: Mapping[str, str]
+    seed: int
+    transfers: list[Mapping[str, Any]] = field(default_factory=list)
+    looks: list[Look] = field(default_factory=list)
+    flow: Mapping[str, Any] = field(default_factory=dict)
+    links: list[Mapping[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the summary: all runs of one point."""
+
+    axes: Mapping[str, str]
+    n_ok: int
+    n_total: int
+    median_s: float | None
+    p25_s: float | None
+    p75_s: float | None
+    median_first_byte_s: float | None
+    median_goodput_bit_s: float | None
+    median_wire_per_payload: float | None
+    median_share: float | None
+    verdicts: Mapping[str, int]
+
+
+def runs(directory: Path) -> Iterator[Run]:
+    """The runs in `records.jsonl`, one after the other; those that failed are left out."""
+    run: Run | None = None
+    with _there(directory / "records.jsonl").open() as lines:
+        for line in lines:
+            told = json.loads(line)
+            if "run" in told:
+                if run is not None:
+                    yield run
+                begun = told["run"]
+                run = None if "failed" in begun else Run(begun["axes"], begun["seed"])
+            elif run is not None and told.get("flow", 0) == 0:
+                _add(run, told)
+    if run is not None:
+        yield run
+
+
+def _add(run: Run, told: Mapping[str, Any]) -> None:
+    match told.get("record"):
+        case "sample":
+            look = Look(told["at_ns"] / 1e9, told["received"], told["arrived_udp_bytes"], told["rtt_ns"] / 1e6)
+            run.looks.append(look)
+        case "transfer":
+            run.transfers.append(told)
+        case "flow":
+            run.flow = told
+        case "link":
+            run.links.append(told)
+
+
+def lines(directory: Path) -> Sequence[Line]:
+    """The lines of `summary.json`."""
+    return [Line(**line) for line in json.loads(_there(directory / "summary.json").read_text())]
+
+
+def _there(path: Path) -> Path:
+    if not path.exists():
+        raise LabError(f"{path} is not there; `bentpipe sim PLAN --out {path.parent}` writes it")
+    return path
