@@ -27,7 +27,7 @@ demo: setup build ## direct TCP against bentpipe on GEO and LEO; writes out/demo
 demo-quick: setup build ## the demo with one run of each workload
 	@$(NETADMIN) $(PYTHON) -m bentpipe_lab demo --quick --out out/demo
 
-bench: setup build ## speed and memory of tunnel and emulator; writes out/bench/summary.json
+bench: setup build ## speed, memory and punctuality of tunnel and emulator; writes out/bench/summary.json
 	@$(NETADMIN) $(PYTHON) -m bentpipe_lab bench --out out/bench
 
 controllers: setup build ## the tunnel's controllers beside each other over GEO, LEO and a lossy GEO, in real time
@@ -35,6 +35,11 @@ controllers: setup build ## the tunnel's controllers beside each other over GEO,
 
 budgets: build ## the controllers against their goals in virtual time; writes out/budgets.json
 	@$(BIN) sim budgets --out out/budgets.json
+
+FUZZ_SECONDS := 60
+fuzz: ## every fuzz target for FUZZ_SECONDS (needs cargo-fuzz and a nightly toolchain)
+	@for target in $$(cargo +nightly fuzz list); do \
+		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -timeout=10; done
 
 test: lint unit e2e ## everything: lints, unit tests, properties, conversations, end to end in namespaces
 
