@@ -10,7 +10,7 @@ PYTHON := $(VENV)/bin/python
 # Runs a command where network namespaces can be made: as root as it is, otherwise in a user namespace.
 NETADMIN := scripts/with-namespaces
 
-.PHONY: help setup build demo demo-quick test lint unit e2e bench controllers budgets studies fmt lock clean
+.PHONY: help setup build demo demo-quick test lint unit e2e bench controllers budgets studies fuzz fmt lock clean
 
 help: ## these lines
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,7 +27,7 @@ demo: setup build ## direct TCP against bentpipe on GEO and LEO; writes out/demo
 demo-quick: setup build ## the demo with one run of each workload
 	@$(NETADMIN) $(PYTHON) -m bentpipe_lab demo --quick --out out/demo
 
-bench: setup build ## speed and memory of tunnel and emulator; writes out/bench/summary.json
+bench: setup build ## speed, memory and punctuality of tunnel and emulator; writes out/bench/summary.json
 	@$(NETADMIN) $(PYTHON) -m bentpipe_lab bench --out out/bench
 	@$(PYTHON) -m bentpipe_lab.virtual_time_bench --out out/bench
 
@@ -39,6 +39,11 @@ budgets: build ## the controllers against their goals in virtual time; writes ou
 
 studies: setup build ## published studies in virtual time, beside their figures; writes out/studies/report.html
 	@$(PYTHON) -m bentpipe_lab studies --out out/studies
+
+FUZZ_SECONDS := 60
+fuzz: ## every fuzz target for FUZZ_SECONDS (needs cargo-fuzz and a nightly toolchain)
+	@for target in $$(cargo +nightly fuzz list); do \
+		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -timeout=10; done
 
 test: lint unit e2e ## everything: lints, unit tests, properties, conversations, end to end in namespaces
 

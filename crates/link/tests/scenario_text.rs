@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use bentpipe_link::scenario::Change;
 use bentpipe_link::{Direction, Scenario};
 use bentpipe_units::Time;
 use proptest::prelude::*;
@@ -46,6 +47,40 @@ fn the_corpus_is_replayed() {
     for (_, text) in corpus {
         parse_and_run(&text);
     }
+}
+
+#[test]
+fn the_corpus_of_changes_is_replayed() {
+    let corpus = texts("fuzz/corpus/change");
+    assert!(corpus.len() >= 19, "the corpus is there");
+    let (mut taken, mut refused) = (0, 0);
+    for (path, text) in corpus {
+        let change = match Change::parse(&text) {
+            Ok(change) => change,
+            Err(error) => {
+                refused += 1;
+                assert!(!error.to_string().is_empty(), "{}", path.display());
+                continue;
+            }
+        };
+        taken += 1;
+        for preset in ["geo", "kosek-leo"] {
+            let text = std::fs::read_to_string(root().join(format!("scenarios/{preset}.toml")));
+            let scenario = Scenario::parse(&text.unwrap()).unwrap();
+            for spec in [&scenario.forward, &scenario.r#return] {
+                let mut link: Direction<Vec<u8>> = Direction::new(spec, 1);
+                for at in 0..20 {
+                    let now = Time::from_nanos(at * 1_000_000);
+                    let _ = link.handle_arrival(now, vec![0x45; 1200]);
+                    if at == 10 {
+                        link.apply(now, &change);
+                    }
+                    while link.poll_departure(now).is_some() {}
+                }
+            }
+        }
+    }
+    assert!(taken > 5 && refused > 5, "{taken} taken, {refused} refused");
 }
 
 #[test]

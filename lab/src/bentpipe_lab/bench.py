@@ -2,7 +2,8 @@
 
 The tunnel runs over plain cables, so that only processors limit it, beside a relay that does the same work
 without encryption: two socat, one in each place, from kernel TCP to kernel TCP. The emulator is loaded by
-iperf3 with 1500-byte packets both ways at once, while it is confined to one processor core.
+iperf3 with 1500-byte packets both ways at once, while it is confined to one processor core; `bench_link` holds
+it against its limits from outside.
 """
 
 import json
@@ -12,7 +13,7 @@ import resource
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ from rich.console import Console
 from rich.table import Table
 
 from bentpipe_lab import host, interrupt
+from bentpipe_lab.bench_link import emulator_outside
 from bentpipe_lab.content import MIB
 from bentpipe_lab.errors import ProgramError
+from bentpipe_lab.figure import Figure
 from bentpipe_lab.netns import Namespace
 from bentpipe_lab.process import PATIENCE_S, Process
 from bentpipe_lab.run import CONGESTION_CONTROL
@@ -62,22 +65,6 @@ UDP_PAYLOAD, PACKET = 1472, 1500
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One measured quantity, beside the peer's when there is one to compare with."""
-
-    name: str
-    value: float
-    unit: str
-    peer: str | None = None
-    peer_value: float | None = None
-
-    def told(self) -> dict[str, str | float | None]:
-        """As it is written to `summary.json`."""
-        ratio = round(self.value / self.peer_value, 4) if self.peer_value else None
-        return {**asdict(self), "ratio": ratio}
-
-
-@dataclass(frozen=True)
 class Carried:
     """What a throughput run moved, and what each end's process spent on it."""
 
@@ -98,14 +85,14 @@ class Carried:
 
 def bench(out: Path, console: Console) -> int:
     """Measure everything, print the table, write the summary."""
-    host.require(("ip", "nsenter", "socat", "iperf3", "taskset"))
+    host.require(("ip", "nsenter", "socat", "iperf3", "taskset", "tcpdump"))
     host.clean_leftovers()
     out.mkdir(parents=True, exist_ok=True)
     figures: list[Figure] = []
     with interrupt.as_exception(), host.allowed_congestion_control(CONGESTION_CONTROL) as said:
         if said:
             console.print(said, highlight=False)
-        for measure in (tunnel_speed, tunnel_memory, emulator):
+        for measure in (tunnel_speed, tunnel_memory, emulator, emulator_outside):
             console.print(f"measuring: {measure.__doc__}", highlight=False)
             figures += measure(out / measure.__name__)
     (out / "summary.json").write_text(json.dumps([figure.told() for figure in figures], indent=2) + "\n")
@@ -265,12 +252,15 @@ def _until_listening(where: Namespace, port: int) -> None:
 def _table(figures: Sequence[Figure]) -> Table:
     table = Table(title="bench", title_justify="left", title_style="bold")
     table.add_column("what")
-    for name in ("bentpipe", "unit", PEER, "ratio"):
+    for name in ("bentpipe", "unit", PEER, "ratio", "limit"):
         table.add_column(name, justify="right")
+    table.add_column("verdict")
     for figure in figures:
         ratio = figure.told()["ratio"]
         peer = "" if figure.peer_value is None else f"{figure.peer_value:.3g}"
-        table.add_row(figure.name, f"{figure.value:.4g}", figure.unit, peer, "" if ratio is None else f"{ratio:.2f}")
+        verdict = {None: "", True: "kept", False: "[red]not kept[/red]"}[figure.holds]
+        told = f"{figure.value:.4g}", figure.unit, peer, "" if ratio is None else f"{ratio:.2f}"
+        table.add_row(figure.name, *told, figure.limit, verdict)
     return table
 
 

@@ -276,15 +276,6 @@ fn check_rate_trace(trace: &Trace<Rate>, field: &str) -> Result<(), Problem> {
             "a rate goes in steps; give more points instead",
         ));
     }
-    if trace.at_end == AtEnd::Loop
-        && (trace.length() < Span::from_millis(10) || trace.mean() < 1000.0)
-    {
-        return Err(Problem::new(
-            field,
-            trace.length().to_string(),
-            "a loop is at least 10 ms long and sends at least 1 kbit/s on average",
-        ));
-    }
     let sends = |points: &[(Span, Rate)]| points.iter().any(|(_, rate)| rate.bits_per_second() > 0);
     // The last point of a loop only says how long the loop is.
     let (from, why) = match trace.at_end {
@@ -297,11 +288,19 @@ fn check_rate_trace(trace: &Trace<Rate>, field: &str) -> Result<(), Problem> {
             "the last rate is zero, so what waits then never leaves; end with a rate or use at_end = \"loop\"",
         ),
     };
-    if sends(from) {
-        Ok(())
-    } else {
-        Err(Problem::new(field, "0 bit/s", why))
+    if !sends(from) {
+        return Err(Problem::new(field, "0 bit/s", why));
     }
+    if trace.at_end == AtEnd::Loop
+        && (trace.length() < Span::from_millis(10) || trace.mean() < 1000.0)
+    {
+        return Err(Problem::new(
+            field,
+            trace.length().to_string(),
+            "a loop is at least 10 ms long and sends at least 1 kbit/s on average",
+        ));
+    }
+    Ok(())
 }
 
 impl Mahimahi {
@@ -423,9 +422,13 @@ impl DvbS2 {
                 }
                 Ok(())
             }
-            _ => Err(Problem::new(
+            (modcod, _) => Err(Problem::new(
                 field,
-                "",
+                if modcod.is_some() {
+                    "modcod and acm"
+                } else {
+                    "neither modcod nor acm"
+                },
                 "say either modcod = 1 to 28 or acm = { ... }, one of the two",
             )),
         }?;

@@ -197,8 +197,14 @@ impl<V: Value> Trace<V> {
                     "the units of its two columns are not said; add columns = [\"s\", \"ms\"] or what they are",
                 ));
             };
-            self.points = read(&files.read(&format!("{field}.file"), name)?, time, value)
-                .map_err(|why| Problem::new(format!("{field}.file"), name, why))?;
+            let wrong = |why: String| Problem::new(format!("{field}.file"), name, why);
+            self.points =
+                read(&files.read(&format!("{field}.file"), name)?, time, value).map_err(wrong)?;
+            if self.points.is_empty() {
+                return Err(wrong(format!(
+                    "an empty trace; write a time in {time} and a value in {value} on each line"
+                )));
+            }
             self.file = None;
             self.columns = None;
         }
@@ -236,7 +242,7 @@ impl<V: Value> Trace<V> {
 
 /// Reads two columns, separated by a comma or by white space; `#` starts a comment.
 fn read<V: Value>(text: &str, time: &str, value: &str) -> Result<Vec<(Span, V)>, String> {
-    let mut points = Vec::new();
+    let mut points: Vec<(Span, V)> = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
         if line.is_empty() {
@@ -249,14 +255,18 @@ fn read<V: Value>(text: &str, time: &str, value: &str) -> Result<Vec<(Span, V)>,
         let (Some(first), Some(second), None) = (cells.next(), cells.next(), cells.next()) else {
             return Err(at(format!("{line:?} is not two columns")));
         };
-        points.push((
-            format!("{first} {time}")
-                .parse()
-                .map_err(|error: ParseError| at(error.to_string()))?,
-            format!("{second} {value}")
-                .parse()
-                .map_err(|error: ParseError| at(error.to_string()))?,
-        ));
+        let moment: Span = format!("{first} {time}")
+            .parse()
+            .map_err(|error: ParseError| at(error.to_string()))?;
+        let value = format!("{second} {value}")
+            .parse()
+            .map_err(|error: ParseError| at(error.to_string()))?;
+        if let Some((before, _)) = points.last().filter(|(before, _)| *before >= moment) {
+            return Err(at(format!(
+                "{moment} stands behind {before}; the moments of a trace must increase"
+            )));
+        }
+        points.push((moment, value));
     }
     Ok(points)
 }

@@ -1,6 +1,8 @@
 //! A packet that knows its history, and a way to push packets through a link.
 #![allow(dead_code, reason = "each test uses its share")]
 
+pub mod grammar;
+
 use bentpipe_link::scenario::DirectionSpec;
 use bentpipe_link::{Departure, Direction, Packet, Scenario};
 use bentpipe_units::{Span, Time};

@@ -1,4 +1,5 @@
-//! `bentpipe link validate`: its exit code is its verdict.
+//! `bentpipe link`: the exit code of `validate` is its verdict, and mistakes in scenarios are
+//! told before anything starts.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -100,4 +101,34 @@ fn a_directory_without_the_scenarios_is_a_mistake_and_the_exit_code_is_2() {
     assert_eq!(output.status.code(), Some(2));
     let error = text(&output.stderr);
     assert!(error.contains("kosek-geo.toml"), "{error}");
+}
+
+#[test]
+fn a_mistake_in_a_scenario_names_file_line_and_remedy_and_the_exit_code_is_2() {
+    let directory = Directory::new();
+    let geo = std::fs::read_to_string(scenarios().join("geo.toml")).unwrap();
+    let file = directory.0.join("geo.toml");
+    for (from, to, wanted) in [
+        (
+            "delay = \"250 ms\"",
+            "delay.trace = { file = \"way.csv\", columns = [\"s\", \"ms\"], at_end = \"hold\" }",
+            "line 8: forward.delay.trace.file = \"way.csv\": line 2: 1 s stands behind 2 s; the moments of a trace must increase",
+        ),
+        (
+            "queue = \"1250 kB\"",
+            "queue = \"1 kB\"",
+            "line 10: forward.queue = \"1 kB\": too small for one packet of 1280 bytes, which IPv6 requires of every link (RFC 8200, section 5)",
+        ),
+    ] {
+        std::fs::write(directory.0.join("way.csv"), "2,20\n1,20\n").unwrap();
+        std::fs::write(&file, geo.replacen(from, to, 1)).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_bentpipe"))
+            .args(["link", "explain", file.to_str().unwrap()])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let error = text(&output.stderr);
+        let whole = format!("{}: {wanted}", file.display());
+        assert!(error.contains(&whole), "{error}");
+    }
 }
