@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bentpipe_link::scenario::{Change, DirectionSpec};
@@ -13,6 +14,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 
+use super::capture::{Capture, Point};
 use super::certificate::{self, Certificate, DirectionReport, LinkReport, Machine, Quantiles};
 use super::change::{self, Agenda, ChangeError, Changed, NewAddress, Order, Task};
 use super::frame::Frame;
@@ -96,6 +98,7 @@ pub struct Emulator {
     remote: Remote,
     namespaces: Vec<Namespace>,
     recorder: Option<Recorder>,
+    capture: Option<Capture>,
 }
 
 /// A device.
@@ -210,6 +213,7 @@ impl Emulator {
             remote,
             namespaces,
             recorder: None,
+            capture: None,
         })
     }
 
@@ -218,11 +222,23 @@ impl Emulator {
         self.remote.clone()
     }
 
-    /// Writes down what becomes of each packet.
-    pub fn record(&mut self, file: File) -> io::Result<()> {
+    /// Writes down the packets themselves, as pcapng, and with them the keys that programs
+    /// log at `keys` (NSS key log format) while it runs.
+    pub fn capture(&mut self, file: File, keys: Option<PathBuf>) -> io::Result<()> {
+        self.keep_drops();
+        self.capture = Some(Capture::new(file, &self.scenario, &self.names, keys)?);
+        Ok(())
+    }
+
+    fn keep_drops(&mut self) {
         for lane in &mut self.lanes {
             lane.link.keep_drops();
         }
+    }
+
+    /// Writes down what becomes of each packet.
+    pub fn record(&mut self, file: File) -> io::Result<()> {
+        self.keep_drops();
         self.recorder = Some(Recorder::new(file, &self.scenario, &self.names)?);
         Ok(())
     }
@@ -247,6 +263,9 @@ impl Emulator {
             wakes: Distribution::new(),
         };
         let clock = Clock(Instant::now());
+        if let Some(capture) = &mut self.capture {
+            capture.begin();
+        }
         let end = duration.map(|duration| Time::ZERO + duration);
         let mut wakes = Distribution::new();
         let mut margin = Margin::default();
@@ -334,9 +353,15 @@ impl Emulator {
         }
         self.changes_before = 0;
         let certificate = self.certify(BEFORE, &granted, stretch);
-        Ok(match self.recorder.map(Recorder::finish) {
+        let certificate = match self.recorder.map(Recorder::finish) {
             Some(Err(error)) => {
                 certificate.doubted(format!("the records are not complete: {error}"))
+            }
+            _ => certificate,
+        };
+        Ok(match self.capture.map(Capture::finish) {
+            Some(Err(error)) => {
+                certificate.doubted(format!("the capture is not complete: {error}"))
             }
             _ => certificate,
         })
@@ -544,15 +569,21 @@ impl Emulator {
                 continue;
             }
             lane.unread[LAP].record(now.since(since));
+            if let Some(capture) = &mut self.capture {
+                capture.add(now, index, Point::In, Fate::Delivered, &bytes);
+            }
             let frame = Frame {
                 bytes,
                 entered: now,
                 queue: lane.link.queue().bytes(),
             };
             if let Err(dropped) = lane.link.handle_arrival(now, frame) {
+                let fate = Fate::Dropped(dropped.cause);
                 if let Some(recorder) = &mut self.recorder {
-                    let fate = Fate::Dropped(dropped.cause);
                     recorder.add(&record(index, &dropped.packet, now, 0, fate));
+                }
+                if let Some(capture) = &mut self.capture {
+                    capture.add(now, index, Point::Dropped, fate, &dropped.packet.bytes);
                 }
                 self.pool.give(dropped.packet.bytes);
             }
@@ -582,6 +613,13 @@ impl Emulator {
                     let (packet, at) = (&departure.packet, departure.at);
                     recorder.add(&record(index, packet, at, late.as_nanos(), fate));
                 }
+                if let Some(capture) = &mut self.capture {
+                    let point = match fate {
+                        Fate::Delivered => Point::Out,
+                        _ => Point::Dropped,
+                    };
+                    capture.add(now, index, point, fate, &departure.packet.bytes);
+                }
                 self.pool.give(departure.packet.bytes);
             }
         }
@@ -590,13 +628,18 @@ impl Emulator {
 
     /// Writes down what was dropped inside the links, if that is wanted.
     fn bury(&mut self) {
-        let Some(recorder) = &mut self.recorder else {
+        if self.recorder.is_none() && self.capture.is_none() {
             return;
-        };
+        }
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             while let Some(drop) = lane.link.poll_drop() {
                 let fate = Fate::Dropped(drop.cause);
-                recorder.add(&record(index, &drop.packet, drop.at, 0, fate));
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.add(&record(index, &drop.packet, drop.at, 0, fate));
+                }
+                if let Some(capture) = &mut self.capture {
+                    capture.add(drop.at, index, Point::Dropped, fate, &drop.packet.bytes);
+                }
                 self.pool.give(drop.packet.bytes);
             }
         }
