@@ -15,7 +15,6 @@ use std::time::{Duration, SystemTime};
 
 use bentpipe_units::{Span, Time};
 use pcap_file::pcapng::PcapNgBlock;
-use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption, InterfaceTsResolution,
@@ -23,6 +22,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::pcapng::blocks::opt_common::CommonOption;
 use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
 use pcap_file::pcapng::blocks::unknown::UnknownBlock;
+use pcap_file::pcapng::{PcapNgWriteError, PcapNgWriter};
 use pcap_file::{DataLink, Endianness};
 
 use super::record::Fate;
@@ -89,7 +89,7 @@ impl Capture {
                 ..SectionHeaderBlock::default()
             },
         )
-        .map_err(io::Error::other)?;
+        .map_err(cause)?;
         for link in links {
             for direction in ["forward", "return"] {
                 for point in Point::ALL {
@@ -101,9 +101,7 @@ impl Capture {
                             InterfaceTsResolution::new(false, 9).expect("nanoseconds"),
                         ),
                     ];
-                    writer
-                        .write_pcapng_block(interface)
-                        .map_err(io::Error::other)?;
+                    writer.write_pcapng_block(interface).map_err(cause)?;
                 }
             }
         }
@@ -182,9 +180,7 @@ impl Sink for Writer {
                     fate => names.get(fate).map(comment).into_iter().collect(),
                 },
             };
-            self.writer
-                .write_pcapng_block(packet)
-                .map_err(io::Error::other)?;
+            self.writer.write_pcapng_block(packet).map_err(cause)?;
         }
         self.writer.get_mut().flush()
     }
@@ -214,9 +210,17 @@ impl Writer {
             let length = u32::try_from(body.len() + 12).map_err(io::Error::other)?;
             self.writer
                 .write_block(&UnknownBlock::new(DECRYPTION_SECRETS, length, &body).into_block())
-                .map_err(io::Error::other)?;
+                .map_err(cause)?;
         }
         Ok(())
+    }
+}
+
+/// What the system said, without the library's words around it.
+fn cause(error: PcapNgWriteError) -> io::Error {
+    match error {
+        PcapNgWriteError::Io(error) => error,
+        error => io::Error::other(error),
     }
 }
 

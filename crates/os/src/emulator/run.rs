@@ -25,6 +25,7 @@ use super::record::{Fate, Record, Recorder};
 use super::remote::{Remote, Request, Sight};
 use crate::namespace::Namespace;
 use crate::realtime::{self, Granted};
+use crate::segment;
 use crate::tun::{Tun, TunError, TunSpec};
 
 /// Packets to take from one device, or to give to one, before looking at the others.
@@ -94,6 +95,9 @@ pub struct Emulator {
     /// What went wrong apart from lateness.
     doubts: Vec<String>,
     pool: Pool,
+    /// What is read goes here, and what is cut from it there.
+    large: Vec<u8>,
+    packets: Vec<Vec<u8>>,
     epoll: OwnedFd,
     remote: Remote,
     namespaces: Vec<Namespace>,
@@ -118,6 +122,8 @@ struct Lane {
     unwritten: u64,
     refusal: Option<Errno>,
     oversized: u64,
+    /// Read, and not what its header says.
+    malformed: u64,
     /// The counts at the lap's beginning.
     begun: Begun,
 }
@@ -187,6 +193,7 @@ impl Emulator {
                     unwritten: 0,
                     refusal: None,
                     oversized: 0,
+                    malformed: 0,
                     begun: Begun::default(),
                 });
             }
@@ -209,6 +216,8 @@ impl Emulator {
             changes_before: 0,
             doubts: Vec::new(),
             pool: Pool::new(room, PREALLOCATED / room),
+            large: vec![0xff; segment::LONGEST],
+            packets: Vec::with_capacity(64),
             epoll,
             remote,
             namespaces,
@@ -550,19 +559,33 @@ impl Emulator {
 
     /// Takes packets from a port into its lane.
     fn take(&mut self, index: usize, since: Time, clock: &Clock) -> Result<(), Errno> {
-        let (port, lane) = (&mut self.ports[index], &mut self.lanes[index]);
-        for _ in 0..BATCH {
-            let mut bytes = self.pool.take();
-            match port.tun.read(&mut bytes) {
-                Ok(_) => {}
-                Err(Errno::WOULDBLOCK) => {
-                    self.pool.give(bytes);
-                    return Ok(());
-                }
+        let mut taken = 0;
+        while taken < BATCH {
+            let read = match self.ports[index].tun.read(&mut self.large) {
+                Ok(length) => &mut self.large[..length],
+                Err(Errno::WOULDBLOCK) => return Ok(()),
                 Err(errno) => return Err(errno),
-            }
-            // Its own moment for each packet: a batch has not come in all at once.
+            };
+            // Its own moment for each: a batch has not come in all at once.
             let now = clock.now();
+            let (pool, packets) = (&mut self.pool, &mut self.packets);
+            let cut = segment::segment(read, || pool.take(), |packet| packets.push(packet));
+            if let Err(error) = cut {
+                tracing::debug!("a packet that the kernel hands over: {error}");
+                self.lanes[index].malformed += 1;
+                taken += 1;
+                continue;
+            }
+            taken += self.packets.len();
+            self.enter(index, now, since);
+        }
+        Ok(())
+    }
+
+    /// Lets what was read at `now` enter its lane.
+    fn enter(&mut self, index: usize, now: Time, since: Time) {
+        let (port, lane) = (&self.ports[index], &mut self.lanes[index]);
+        for bytes in self.packets.drain(..) {
             if bytes.len() > port.mtu {
                 lane.oversized += 1;
                 self.pool.give(bytes);
@@ -588,7 +611,6 @@ impl Emulator {
                 self.pool.give(dropped.packet.bytes);
             }
         }
-        Ok(())
     }
 
     /// Writes what is due, a batch at most from each lane.
@@ -683,6 +705,14 @@ impl Emulator {
             .collect();
         let limit_us = self.limit.as_secs_f64() * 1e6;
         let mut reasons = certificate::reasons(limit_us, &links);
+        for (lane, place) in self.lanes.iter().zip(&places) {
+            if lane.malformed > 0 {
+                reasons.push(format!(
+                    "{place} handed over {} packets that are not what their headers say",
+                    lane.malformed
+                ));
+            }
+        }
         reasons.extend(self.doubts.iter().cloned());
         reasons.extend(stretch.fault.clone());
         Certificate {
