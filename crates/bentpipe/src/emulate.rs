@@ -1,6 +1,8 @@
 //! `bentpipe emulate`: a link between network namespaces, in real time.
 
+use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -81,6 +83,14 @@ pub struct Command {
     /// fixed-size records for numpy.fromfile
     #[arg(long, value_name = "FILE")]
     records: Option<PathBuf>,
+    /// Write the packets themselves, as they enter and leave each direction and as they are
+    /// dropped, for Wireshark (pcapng): a file, or a directory to put one into
+    #[arg(long, value_name = "PATH")]
+    capture: Option<PathBuf>,
+    /// Put keys into the capture that programs log here while it runs, so that it can be
+    /// read: what they call SSLKEYLOGFILE
+    #[arg(long, value_name = "FILE", requires = "capture")]
+    key_log: Option<PathBuf>,
     /// Print a line with rates, queues and drops to standard error every second
     #[arg(long)]
     progress: bool,
@@ -173,6 +183,14 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         |path: &PathBuf| std::fs::File::create(path).map_err(|error| Failure::file(path, error));
     let certificate_file = command.certificate.as_ref().map(create).transpose()?;
     let records_file = command.records.as_ref().map(create).transpose()?;
+    let capture_file = command
+        .capture
+        .as_ref()
+        .map(|path| create_capture(path, &scenario.name))
+        .transpose()?;
+    if let Some(path) = &command.key_log {
+        check_key_log(path)?;
+    }
     let plans = plans(command, &scenario)?;
     let control = Control::bind(command.control.as_deref())?;
     let links = control::Links {
@@ -189,6 +207,12 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     let namespaces = emulator.take_namespaces();
     if let Some(file) = records_file {
         emulator.record(file).context("the records")?;
+    }
+
+    if let Some(file) = capture_file {
+        emulator
+            .capture(file, command.key_log.clone())
+            .context("the capture")?;
     }
 
     let remote = emulator.remote();
@@ -263,6 +287,32 @@ fn obey_signals(remote: Remote) -> Result<(), Failure> {
         })
         .context("cannot start a thread")?;
     Ok(())
+}
+
+/// The capture, for its owner alone: it has what others sent, and may have their keys.
+fn create_capture(path: &Path, scenario: &str) -> Result<File, Failure> {
+    let path = if path.is_dir() {
+        &path.join(format!("{scenario}.pcapng"))
+    } else {
+        path
+    };
+    OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|error| Failure::file(path, error))
+}
+
+/// A key log that is not there yet may still come, one that cannot be read never does.
+fn check_key_log(path: &Path) -> Result<(), Failure> {
+    match File::open(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Failure::file(path, error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Where scenarios lie that are named without their path.

@@ -1,7 +1,7 @@
 //! The only crate that touches the machine.
 //!
 //! For the laboratory, in the order in which a packet and its device need it:
-//! [`namespace`], [`tun`], [`realtime`] and the [`emulator`] itself.
+//! [`namespace`], [`tun`], [`segment`], [`realtime`] and the [`emulator`] itself.
 //!
 //! For the tunnel: [`ingress`] and [`tproxy`] bring applications' connections,
 //! [`tcp`], [`udp`] and [`quic`] are its sockets, [`network`] says when its addresses
@@ -10,6 +10,7 @@
 pub mod namespace;
 mod netlink;
 pub mod tun;
+pub mod segment;
 pub mod realtime;
 pub mod emulator;
 

@@ -1,16 +1,17 @@
 //! A TUN device: IP packets out of a namespace's stack and back into it.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use ipnet::IpNet;
 use rustix::io::Errno;
-use rustix::ioctl::{Opcode, Updater};
+use rustix::ioctl::{IntegerSetter, Opcode, Updater};
 
 use crate::namespace::{Namespace, NamespaceError};
 use crate::netlink::Netlink;
+use crate::segment;
 
 /// Ethernet's jumbo frames and every satellite modem stay below.
 pub const LARGEST_MTU: u32 = 9000;
@@ -174,6 +175,7 @@ impl Tun {
             },
             errno => system("make")(errno.into()),
         })?;
+        offload(&file).map_err(|errno| system("set up")(errno.into()))?;
         quieten(&spec.device);
         let index = netlink
             .device(&spec.device)
@@ -209,17 +211,19 @@ impl Tun {
         })
     }
 
-    /// Takes the next packet that the namespace sends into `packet`, which is empty
-    /// and has room for it; `WOULDBLOCK` when there is none.
-    pub fn read(&self, packet: &mut Vec<u8>) -> Result<usize, Errno> {
-        rustix::io::retry_on_intr(|| {
-            rustix::io::read(&self.file, rustix::buffer::spare_capacity(packet))
-        })
+    /// Takes what the namespace sends next into `buffer`, which has room for
+    /// [`segment::LONGEST`]: one packet or several, for [`segment::segment`];
+    /// `WOULDBLOCK` when there is none.
+    pub fn read(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        rustix::io::retry_on_intr(|| rustix::io::read(&self.file, &mut *buffer))
     }
 
     /// Gives a packet to the namespace, which processes it before this returns.
     pub fn write(&self, packet: &[u8]) -> Result<(), Errno> {
-        rustix::io::retry_on_intr(|| rustix::io::write(&self.file, packet)).map(|_| ())
+        /// Nothing is left to be done to it.
+        const WHOLE: [u8; segment::HEADER] = [0; segment::HEADER];
+        let parts = [IoSlice::new(&WHOLE), IoSlice::new(packet)];
+        rustix::io::retry_on_intr(|| rustix::io::writev(&self.file, &parts)).map(|_| ())
     }
 
     /// Packets that the kernel dropped because its queue to us was full.
@@ -286,14 +290,35 @@ impl AsFd for Tun {
     }
 }
 
-/// Makes `file` the device of that name: IP packets without a header before them.
+/// Lets the kernel hand over what a network card would cut and complete. What it does
+/// not know (UDP before Linux 6.2) it does itself.
+fn offload(file: &File) -> Result<(), Errno> {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the request's number has 32 bits"
+    )]
+    const SET_OFFLOAD: Opcode = libc::TUNSETOFFLOAD as Opcode;
+    const TCP: u32 = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+    const UDP: u32 = libc::TUN_F_USO4 | libc::TUN_F_USO6;
+    let ask = |flags: u32| {
+        #[expect(unsafe_code, reason = "no crate wraps this request of the TUN driver")]
+        // SAFETY: TUNSETOFFLOAD takes its flags by value (tun.c: `__tun_chr_ioctl`).
+        unsafe {
+            let flags = usize::try_from(flags).expect("a pointer has 32 bits");
+            rustix::ioctl::ioctl(file, IntegerSetter::<SET_OFFLOAD>::new_usize(flags))
+        }
+    };
+    ask(TCP | UDP).or_else(|_| ask(TCP))
+}
+
+/// Makes `file` the device of that name: IP packets, each behind a virtio header.
 fn attach(file: &File, device: &str) -> Result<(), Errno> {
     #[expect(
         clippy::cast_possible_truncation,
         reason = "the request's number has 32 bits"
     )]
     const SET_INTERFACE: Opcode = libc::TUNSETIFF as Opcode;
-    let flags = libc::IFF_TUN | libc::IFF_NO_PI;
+    let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
     let mut request = libc::ifreq {
         ifr_name: [0; libc::IFNAMSIZ],
         ifr_ifru: libc::__c_anonymous_ifr_ifru {

@@ -2,9 +2,10 @@
 //! the link model says so.
 //!
 //! A [`frame`] travels in memory from a [`pool`], [`pace`] decides what to do next,
-//! [`run`] does it and takes orders from a [`remote`] ([`change`] is what they are), [`record`] writes down what
-//! became of each packet, [`lateness`] measures how well it is done, and
-//! [`certificate`] says whether to trust it.
+//! [`run`] does it. Somebody may ask for a [`change`] by way of a [`remote`]. [`record`]
+//! writes down what became of each packet and [`capture`] the packets themselves, both
+//! through a [`spool`]. [`lateness`] measures how well it is done, and [`certificate`] says
+//! whether to trust it.
 
 mod frame;
 mod pool;
@@ -12,7 +13,9 @@ mod pace;
 mod lateness;
 mod change;
 mod remote;
+mod spool;
 mod record;
+mod capture;
 mod run;
 pub mod certificate;
 

@@ -10,18 +10,16 @@
 //! ```
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::sync::mpsc::{Sender, channel};
-use std::thread::JoinHandle;
+use std::io::{self, Write};
 
 use bentpipe_link::Cause;
 use bentpipe_units::Time;
 use serde::Serialize;
 
+use super::spool::{Incomplete, Sink, Spool};
+
 /// Names this form of the file.
 const SCHEMA: &str = "bentpipe/packets/1";
-/// Records that go to the file at once.
-const CHUNK: usize = 4096;
 /// Bytes of a record: the sum of [`FIELDS`].
 const SIZE: usize = 30;
 
@@ -61,7 +59,7 @@ pub(super) enum Fate {
 }
 
 impl Fate {
-    fn number(self) -> u16 {
+    pub fn number(self) -> u16 {
         let number = match self {
             Self::Delivered => 0,
             Self::Unwritten => 1,
@@ -70,7 +68,7 @@ impl Fate {
         u16::try_from(number).unwrap_or(u16::MAX)
     }
 
-    fn names() -> Vec<&'static str> {
+    pub fn names() -> Vec<&'static str> {
         let causes = Cause::ALL.into_iter().map(Cause::name);
         ["delivered", "unwritten"]
             .into_iter()
@@ -109,16 +107,25 @@ struct Named<'a> {
     name: &'static str,
 }
 
-/// Writes records, on a thread of its own so that no packet waits for a disk.
-pub(super) struct Recorder {
-    chunk: Vec<u8>,
-    chunks: Sender<Vec<u8>>,
-    writer: JoinHandle<io::Result<()>>,
+/// Writes records, on a thread of its own.
+#[derive(Debug)]
+pub(super) struct Recorder(Spool);
+
+/// The other thread's end.
+struct Writer(File);
+
+impl Sink for Writer {
+    fn write(&mut self, chunk: &[u8]) -> io::Result<()> {
+        self.0.write_all(chunk)
+    }
+    fn finish(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Recorder {
     /// Writes the header for these links, each with two directions.
-    pub fn new(file: File, scenario: &str, links: &[String]) -> io::Result<Self> {
+    pub fn new(mut file: File, scenario: &str, links: &[String]) -> io::Result<Self> {
         let header = Header {
             schema: SCHEMA,
             scenario,
@@ -129,47 +136,20 @@ impl Recorder {
             fates: Fate::names(),
             record: FIELDS,
         };
-        let mut file = BufWriter::new(file);
-        serde_json::to_writer(&mut file, &header)?;
-        file.write_all(b"\n")?;
-        let (chunks, full) = channel::<Vec<u8>>();
-        let writer = std::thread::Builder::new()
-            .name("records".into())
-            .spawn(move || {
-                for chunk in full {
-                    file.write_all(&chunk)?;
-                }
-                file.flush()
-            })?;
-        Ok(Self {
-            chunk: Vec::with_capacity(CHUNK * SIZE),
-            chunks,
-            writer,
-        })
+        let mut line = serde_json::to_vec(&header)?;
+        line.push(b'\n');
+        file.write_all(&line)?;
+        Spool::new("records", Writer(file)).map(Self)
     }
 
     /// Adds a record.
     pub fn add(&mut self, record: &Record) {
-        record.put(&mut self.chunk);
-        if self.chunk.len() == CHUNK * SIZE {
-            let full = std::mem::replace(&mut self.chunk, Vec::with_capacity(CHUNK * SIZE));
-            // A writer that has given up says why when it is joined.
-            let _ = self.chunks.send(full);
-        }
+        self.0.add(SIZE, |chunk| record.put(chunk));
     }
 
     /// Writes what is left and waits for it.
-    pub fn finish(self) -> io::Result<()> {
-        let Self {
-            chunk,
-            chunks,
-            writer,
-        } = self;
-        let _ = chunks.send(chunk);
-        drop(chunks);
-        writer
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    pub fn finish(self) -> Result<(), Incomplete> {
+        self.0.finish()
     }
 }
 
@@ -211,17 +191,18 @@ mod tests {
 
     #[test]
     fn more_records_than_a_chunk_all_reach_the_file() {
+        const MANY: usize = 10_007;
         let path = std::env::temp_dir().join(format!("bentpipe-records-{}", std::process::id()));
         let file = File::create(&path).unwrap();
         let mut recorder = Recorder::new(file, "test", &["satellite".into()]).unwrap();
-        for _ in 0..CHUNK + 7 {
+        for _ in 0..MANY {
             recorder.add(&record(Fate::Delivered));
         }
         recorder.finish().unwrap();
         let bytes = std::fs::read(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         let header = bytes.iter().position(|byte| *byte == b'\n').unwrap() + 1;
-        assert_eq!(bytes.len() - header, (CHUNK + 7) * SIZE);
+        assert_eq!(bytes.len() - header, MANY * SIZE);
         let header: serde_json::Value = serde_json::from_slice(&bytes[..header]).unwrap();
         assert_eq!(header["directions"][1]["name"], "return");
     }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bentpipe_link::scenario::{Change, DirectionSpec};
@@ -13,6 +14,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 
+use super::capture::{Capture, Point};
 use super::certificate::{self, Certificate, DirectionReport, LinkReport, Machine, Quantiles};
 use super::change::{self, Agenda, ChangeError, Changed, NewAddress, Order, Task};
 use super::frame::Frame;
@@ -23,6 +25,7 @@ use super::record::{Fate, Record, Recorder};
 use super::remote::{Remote, Request, Sight};
 use crate::namespace::Namespace;
 use crate::realtime::{self, Granted};
+use crate::segment;
 use crate::tun::{Tun, TunError, TunSpec};
 
 /// Packets to take from one device, or to give to one, before looking at the others.
@@ -92,10 +95,14 @@ pub struct Emulator {
     /// What went wrong apart from lateness.
     doubts: Vec<String>,
     pool: Pool,
+    /// What is read goes here, and what is cut from it there.
+    large: Vec<u8>,
+    packets: Vec<Vec<u8>>,
     epoll: OwnedFd,
     remote: Remote,
     namespaces: Vec<Namespace>,
     recorder: Option<Recorder>,
+    capture: Option<Capture>,
 }
 
 /// A device.
@@ -115,6 +122,8 @@ struct Lane {
     unwritten: u64,
     refusal: Option<Errno>,
     oversized: u64,
+    /// Read, and not what its header says.
+    malformed: u64,
     /// The counts at the lap's beginning.
     begun: Begun,
 }
@@ -184,6 +193,7 @@ impl Emulator {
                     unwritten: 0,
                     refusal: None,
                     oversized: 0,
+                    malformed: 0,
                     begun: Begun::default(),
                 });
             }
@@ -206,10 +216,13 @@ impl Emulator {
             changes_before: 0,
             doubts: Vec::new(),
             pool: Pool::new(room, PREALLOCATED / room),
+            large: vec![0xff; segment::LONGEST],
+            packets: Vec::with_capacity(64),
             epoll,
             remote,
             namespaces,
             recorder: None,
+            capture: None,
         })
     }
 
@@ -218,11 +231,23 @@ impl Emulator {
         self.remote.clone()
     }
 
-    /// Writes down what becomes of each packet.
-    pub fn record(&mut self, file: File) -> io::Result<()> {
+    /// Writes down the packets themselves, as pcapng, and with them the keys that programs
+    /// log at `keys` (NSS key log format) while it runs.
+    pub fn capture(&mut self, file: File, keys: Option<PathBuf>) -> io::Result<()> {
+        self.keep_drops();
+        self.capture = Some(Capture::new(file, &self.scenario, &self.names, keys)?);
+        Ok(())
+    }
+
+    fn keep_drops(&mut self) {
         for lane in &mut self.lanes {
             lane.link.keep_drops();
         }
+    }
+
+    /// Writes down what becomes of each packet.
+    pub fn record(&mut self, file: File) -> io::Result<()> {
+        self.keep_drops();
         self.recorder = Some(Recorder::new(file, &self.scenario, &self.names)?);
         Ok(())
     }
@@ -247,6 +272,9 @@ impl Emulator {
             wakes: Distribution::new(),
         };
         let clock = Clock(Instant::now());
+        if let Some(capture) = &mut self.capture {
+            capture.begin();
+        }
         let end = duration.map(|duration| Time::ZERO + duration);
         let mut wakes = Distribution::new();
         let mut margin = Margin::default();
@@ -334,9 +362,15 @@ impl Emulator {
         }
         self.changes_before = 0;
         let certificate = self.certify(BEFORE, &granted, stretch);
-        Ok(match self.recorder.map(Recorder::finish) {
+        let certificate = match self.recorder.map(Recorder::finish) {
             Some(Err(error)) => {
                 certificate.doubted(format!("the records are not complete: {error}"))
+            }
+            _ => certificate,
+        };
+        Ok(match self.capture.map(Capture::finish) {
+            Some(Err(error)) => {
+                certificate.doubted(format!("the capture is not complete: {error}"))
             }
             _ => certificate,
         })
@@ -525,39 +559,58 @@ impl Emulator {
 
     /// Takes packets from a port into its lane.
     fn take(&mut self, index: usize, since: Time, clock: &Clock) -> Result<(), Errno> {
-        let (port, lane) = (&mut self.ports[index], &mut self.lanes[index]);
-        for _ in 0..BATCH {
-            let mut bytes = self.pool.take();
-            match port.tun.read(&mut bytes) {
-                Ok(_) => {}
-                Err(Errno::WOULDBLOCK) => {
-                    self.pool.give(bytes);
-                    return Ok(());
-                }
+        let mut taken = 0;
+        while taken < BATCH {
+            let read = match self.ports[index].tun.read(&mut self.large) {
+                Ok(length) => &mut self.large[..length],
+                Err(Errno::WOULDBLOCK) => return Ok(()),
                 Err(errno) => return Err(errno),
-            }
-            // Its own moment for each packet: a batch has not come in all at once.
+            };
+            // Its own moment for each: a batch has not come in all at once.
             let now = clock.now();
+            let (pool, packets) = (&mut self.pool, &mut self.packets);
+            let cut = segment::segment(read, || pool.take(), |packet| packets.push(packet));
+            if let Err(error) = cut {
+                tracing::debug!("a packet that the kernel hands over: {error}");
+                self.lanes[index].malformed += 1;
+                taken += 1;
+                continue;
+            }
+            taken += self.packets.len();
+            self.enter(index, now, since);
+        }
+        Ok(())
+    }
+
+    /// Lets what was read at `now` enter its lane.
+    fn enter(&mut self, index: usize, now: Time, since: Time) {
+        let (port, lane) = (&self.ports[index], &mut self.lanes[index]);
+        for bytes in self.packets.drain(..) {
             if bytes.len() > port.mtu {
                 lane.oversized += 1;
                 self.pool.give(bytes);
                 continue;
             }
             lane.unread[LAP].record(now.since(since));
+            if let Some(capture) = &mut self.capture {
+                capture.add(now, index, Point::In, Fate::Delivered, &bytes);
+            }
             let frame = Frame {
                 bytes,
                 entered: now,
                 queue: lane.link.queue().bytes(),
             };
             if let Err(dropped) = lane.link.handle_arrival(now, frame) {
+                let fate = Fate::Dropped(dropped.cause);
                 if let Some(recorder) = &mut self.recorder {
-                    let fate = Fate::Dropped(dropped.cause);
                     recorder.add(&record(index, &dropped.packet, now, 0, fate));
+                }
+                if let Some(capture) = &mut self.capture {
+                    capture.add(now, index, Point::Dropped, fate, &dropped.packet.bytes);
                 }
                 self.pool.give(dropped.packet.bytes);
             }
         }
-        Ok(())
     }
 
     /// Writes what is due, a batch at most from each lane.
@@ -582,6 +635,13 @@ impl Emulator {
                     let (packet, at) = (&departure.packet, departure.at);
                     recorder.add(&record(index, packet, at, late.as_nanos(), fate));
                 }
+                if let Some(capture) = &mut self.capture {
+                    let point = match fate {
+                        Fate::Delivered => Point::Out,
+                        _ => Point::Dropped,
+                    };
+                    capture.add(now, index, point, fate, &departure.packet.bytes);
+                }
                 self.pool.give(departure.packet.bytes);
             }
         }
@@ -590,13 +650,18 @@ impl Emulator {
 
     /// Writes down what was dropped inside the links, if that is wanted.
     fn bury(&mut self) {
-        let Some(recorder) = &mut self.recorder else {
+        if self.recorder.is_none() && self.capture.is_none() {
             return;
-        };
+        }
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             while let Some(drop) = lane.link.poll_drop() {
                 let fate = Fate::Dropped(drop.cause);
-                recorder.add(&record(index, &drop.packet, drop.at, 0, fate));
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.add(&record(index, &drop.packet, drop.at, 0, fate));
+                }
+                if let Some(capture) = &mut self.capture {
+                    capture.add(drop.at, index, Point::Dropped, fate, &drop.packet.bytes);
+                }
                 self.pool.give(drop.packet.bytes);
             }
         }
@@ -640,6 +705,14 @@ impl Emulator {
             .collect();
         let limit_us = self.limit.as_secs_f64() * 1e6;
         let mut reasons = certificate::reasons(limit_us, &links);
+        for (lane, place) in self.lanes.iter().zip(&places) {
+            if lane.malformed > 0 {
+                reasons.push(format!(
+                    "{place} handed over {} packets that are not what their headers say",
+                    lane.malformed
+                ));
+            }
+        }
         reasons.extend(self.doubts.iter().cloned());
         reasons.extend(stretch.fault.clone());
         Certificate {
