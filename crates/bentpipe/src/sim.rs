@@ -81,14 +81,23 @@ fn budgets(seeds: u64, only: &str, out: &Path) -> Result<(), Failure> {
             "--seeds {seeds}: give 1 to 1000"
         )));
     }
-    let rows = budget::check(&CONTROLLERS, seeds, only, Instant::now(), progress);
+    let rows: Vec<_> = (budget::Section::ALL.into_iter())
+        .flat_map(|section| {
+            budget::check(section, &CONTROLLERS, seeds, only, Instant::now(), progress)
+        })
+        .collect();
     if rows.is_empty() {
         return Err(Failure::Configuration(format!(
             "--only {only:?}: no workload has this in its name"
         )));
     }
     let mut work = "";
+    let mut section = budget::Section::Goals;
     for row in &rows {
+        if row.section != section {
+            section = row.section;
+            println!("\nPaths that our controller was not tuned on\n");
+        }
         if row.work != work {
             work = row.work;
             println!("{work}");
@@ -181,8 +190,9 @@ struct FlowFile {
     initial_window: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     initial_rtt: Option<Span>,
-    #[serde(default = "ack_after")]
-    ack_after: u32,
+    /// By default chosen from rate and round trip.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ack_after: Option<u32>,
 }
 
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -214,10 +224,6 @@ fn second() -> Span {
 
 fn initial_window() -> u32 {
     32
-}
-
-fn ack_after() -> u32 {
-    9
 }
 
 impl PlanFile {

@@ -12,7 +12,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use bentpipe_cc::transport::{ACK_AFTER, FULL_PACKET, over_satellite};
+use bentpipe_cc::acks::Acks;
+use bentpipe_cc::transport::{FULL_PACKET, over_satellite};
 use bentpipe_cc::{Choice, ChoiceError, PathMemory, Settings};
 use bentpipe_units::{Bytes, ParseError, Rate, Span};
 use noq::{MtuDiscoveryConfig, TransportConfig, VarInt};
@@ -154,7 +155,8 @@ impl Transport {
         let varint = |bytes: u64| VarInt::from_u64(bytes).unwrap_or(VarInt::MAX);
         let mut mtu = MtuDiscoveryConfig::default();
         mtu.upper_bound(FULL_PACKET);
-        let mut quic = over_satellite(&self.settings(), ACK_AFTER, memory);
+        let acks = Acks::over(self.expected_rate, self.expected_rtt, FULL_PACKET);
+        let mut quic = over_satellite(&self.settings(), acks, memory);
         quic.max_concurrent_bidi_streams(VarInt::from_u32(max_requests))
             // HTTP/3 has three: control, QPACK encoder and decoder (RFC 9114, section 6.2).
             .max_concurrent_uni_streams(VarInt::from_u32(8))
