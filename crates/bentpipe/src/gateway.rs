@@ -10,6 +10,7 @@ use bentpipe_os::{limits, quic, secret};
 use bentpipe_tunnel::enrolment::EnrolmentLine;
 use bentpipe_tunnel::gateway::{Gateway, Parts, server_config};
 use bentpipe_tunnel::target::Target;
+use bentpipe_tunnel::transport::Transport;
 use clap::{Args, Subcommand};
 
 use crate::config::Files;
@@ -109,13 +110,17 @@ async fn serve(files: Files) -> Result<(), Failure> {
     let terminals = registry.terminals();
     let registry = Arc::new(registry);
     let open_files = limits::raise_open_files();
-    let server = server_config(&identity, registry.clone(), &config.transport);
+    let transport = Transport {
+        seed: secret::seed().map_err(anyhow::Error::from)?,
+        ..config.transport.clone()
+    };
+    let server = server_config(&identity, registry.clone(), &transport);
     let (endpoint, received) = quic::endpoint(config.listen, &identity, Some(server.clone()))
         .map_err(|error| daemon::cannot_listen("listen", "UDP", config.listen, &error))?;
     let parts = Parts {
         server,
         registry,
-        transport: config.transport.clone(),
+        transport,
         egress: config.egress(),
         dialler: Machine,
     };

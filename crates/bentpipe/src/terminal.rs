@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bentpipe_os::tcp::Machine;
-use bentpipe_os::{ingress, limits, network, quic, tproxy};
+use bentpipe_os::{ingress, limits, network, quic, secret, tproxy};
 use bentpipe_tunnel::enrolment::EnrolmentLine;
 use bentpipe_tunnel::identity::Identity;
 use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::session::Connector;
 use bentpipe_tunnel::terminal::Terminal;
+use bentpipe_tunnel::transport::Transport;
 use clap::{Args, Subcommand};
 use tokio::task::JoinSet;
 
@@ -181,12 +182,16 @@ fn connector(
     let (endpoint, _) = quic::endpoint(([0u16; 8], 0).into(), &identity, None)
         .or_else(|_| quic::endpoint(([0, 0, 0, 0], 0).into(), &identity, None))
         .map_err(|error| anyhow::anyhow!("no UDP socket can be opened: {error}"))?;
+    let transport = Transport {
+        seed: secret::seed().map_err(anyhow::Error::from)?,
+        ..config.transport.clone()
+    };
     Ok(Connector {
         endpoint,
         identity: Arc::new(identity),
         gateway,
         gateway_key,
-        transport: config.transport.clone(),
+        transport,
         paths: Paths::default(),
         resolver: Machine,
     })

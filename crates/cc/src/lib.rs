@@ -24,6 +24,7 @@ mod bounded;
 mod choice;
 mod pacing;
 pub mod adapter;
+pub mod acks;
 pub mod transport;
 
 use std::fmt::Debug;

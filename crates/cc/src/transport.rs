@@ -2,18 +2,12 @@
 //! simulator ask the same of it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use bentpipe_units::{Bytes, Rate};
+use bentpipe_units::{Bytes, Rate, Span};
 use noq_proto::{AckFrequencyConfig, TransportConfig, VarInt};
 
+use crate::acks::Acks;
 use crate::{Factory, PathMemory, Settings};
-
-/// Packets that the peer may receive beyond the first before it acknowledges.
-///
-/// One acknowledgement for ten packets is 64 bytes for 15,000: 0.43 %. A link of
-/// 50/0.5 Mbit/s has 1 % for the way back.
-pub const ACK_AFTER: u32 = 9;
 
 /// UDP payload that fills an IPv4 packet of 1500 bytes.
 pub const FULL_PACKET: u16 = 1472;
@@ -27,8 +21,9 @@ pub struct Transport {
     pub rate: Rate,
     /// UDP payload of a full packet.
     pub packet: u16,
-    /// Packets that the peer may receive beyond the first before it acknowledges.
-    pub ack_after: u32,
+    /// Packets that the peer may receive beyond the first before it acknowledges;
+    /// without it [`Acks`] says so.
+    pub ack_after: Option<u32>,
 }
 
 impl Transport {
@@ -38,7 +33,7 @@ impl Transport {
             settings,
             rate: Rate::from_bits_per_second(50_000_000),
             packet: FULL_PACKET,
-            ack_after: ACK_AFTER,
+            ack_after: None,
         }
     }
 
@@ -54,7 +49,11 @@ impl Transport {
     pub fn config(&self, memory: PathMemory) -> TransportConfig {
         let window = self.window().as_u64();
         let receive = VarInt::try_from(window).unwrap_or(VarInt::MAX);
-        let mut config = over_satellite(&self.settings, self.ack_after, memory);
+        let mut acks = Acks::over(self.rate, first_rtt(&self.settings, &memory), self.packet);
+        if let Some(after) = self.ack_after {
+            acks.packets = after.saturating_add(1);
+        }
+        let mut config = over_satellite(&self.settings, acks, memory);
         config
             .initial_mtu(self.packet)
             .mtu_discovery_config(None)
@@ -66,14 +65,14 @@ impl Transport {
 }
 
 /// What every connection over a satellite asks of the library, whatever its windows:
-/// controller, acknowledgements, loss detection, first timeouts. Where `memory` knows
-/// the path, its round trip is the first estimate (RFC 9002, section 6.2.2).
-pub fn over_satellite(settings: &Settings, ack_after: u32, memory: PathMemory) -> TransportConfig {
-    let rtt = memory.get().map_or(settings.initial_rtt, |path| path.rtt);
-    let mut acks = AckFrequencyConfig::default();
-    acks.ack_eliciting_threshold(VarInt::from_u32(ack_after))
-        // What the peer offers, 25 ms, is 4 % of a GEO round trip.
-        .max_ack_delay(Some(Duration::from_millis(25)))
+/// controller, acknowledgements, loss detection, first timeouts.
+pub fn over_satellite(settings: &Settings, acks: Acks, memory: PathMemory) -> TransportConfig {
+    let rtt = first_rtt(settings, &memory);
+    let mut frequency = AckFrequencyConfig::default();
+    frequency
+        // The library counts the packets before the one that is acknowledged at once.
+        .ack_eliciting_threshold(VarInt::from_u32(acks.packets.saturating_sub(1)))
+        .max_ack_delay(Some(acks.within.as_duration()))
         // A gap is told at once; with one queue in the path it is a loss.
         .reordering_threshold(VarInt::from_u32(2));
     let mut config = TransportConfig::default();
@@ -83,8 +82,14 @@ pub fn over_satellite(settings: &Settings, ack_after: u32, memory: PathMemory) -
         // thresholds detect a loss three packets after it.
         .packet_threshold(3)
         .time_threshold(9.0 / 8.0)
-        .ack_frequency_config(Some(acks))
+        .ack_frequency_config(Some(frequency))
         .enable_segmentation_offload(true)
         .congestion_controller_factory(Arc::new(Factory::new(settings.clone(), memory)));
     config
+}
+
+/// Where `memory` knows the path, its round trip is the first estimate (RFC 9002,
+/// section 6.2.2).
+fn first_rtt(settings: &Settings, memory: &PathMemory) -> Span {
+    memory.get().map_or(settings.initial_rtt, |path| path.rtt)
 }

@@ -11,6 +11,12 @@ pub fn random() -> io::Result<[u8; 32]> {
     Ok(bytes)
 }
 
+/// A random number from the system, to seed what is drawn from it.
+pub fn seed() -> io::Result<u64> {
+    let [a, b, c, d, e, f, g, h, ..] = random()?;
+    Ok(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
+}
+
 /// Replaces `path` by a file with `text` that only its owner may read. A crash or a
 /// full disk leaves the old file as it was.
 pub fn write(path: &Path, text: &str) -> io::Result<()> {

@@ -34,7 +34,7 @@ fn legs(queue: &str) -> [(f64, f64); 2] {
     settings.initial_rtt = Span::from_millis(60);
     let mut transport = Transport::new(settings);
     transport.rate = Rate::from_bits_per_second(10_000_000);
-    transport.ack_after = 1;
+    transport.ack_after = Some(1);
     transport.packet = 1200;
     let endless = Bytes::new(1_000_000_000_000);
     let mut flow = FlowPlan::new(transport, vec![Transfer::now(endless)]);

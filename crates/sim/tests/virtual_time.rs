@@ -7,7 +7,7 @@ use bentpipe_cc::{Choice, Settings, Transport};
 use bentpipe_link::Scenario;
 use bentpipe_sim::record::{Records, Verdict};
 use bentpipe_sim::{FlowPlan, LinkPlan, Plan, PlanError, Transfer, budget, run};
-use bentpipe_units::{Bytes, Span};
+use bentpipe_units::{Bytes, Rate, Span};
 
 #[expect(
     clippy::disallowed_methods,
@@ -98,6 +98,34 @@ fn our_start_round_by_round() {
     );
 }
 
+/// What leaves after a pause, or when an acknowledgement of ten packets opens the window,
+/// would be ten packets back to back, 6 ms of the link. No packet may wait longer in the
+/// empty link's queue than a burst of 2 ms takes, and the packet that was begun.
+#[test]
+fn bursts_are_of_two_milliseconds() {
+    for controller in Choice::ALL {
+        if controller == Choice::LibraryBbr3 {
+            continue;
+        }
+        let mut plan = plan(controller, geo("0 %", "1500 kB"), 1, 400_000);
+        let settings = &mut plan.flows[0].transport.settings;
+        settings.contracted_rate = Some(Rate::from_bits_per_second(18_000_000));
+        let again = Transfer::after(Span::from_millis(1_300), Bytes::new(400_000));
+        plan.flows[0].transfers = vec![again; 6];
+        plan.sample_every = Span::from_millis(20);
+        let records = records(&plan);
+        assert_eq!(records.flows[0].verdict, Verdict::Ok);
+        // The first transfer of ours begins with the train, a burst on purpose.
+        let warm = records.transfers[0].done_ns.expect("it is done");
+        let longest = (records.samples.iter())
+            .filter(|look| look.at_ns > warm + 20_000_000)
+            .filter_map(|look| look.waited_most_ns)
+            .max();
+        let longest = longest.expect("packets were sent") as f64 / 1e6;
+        assert!(longest <= 2.6, "{controller}: {longest:.2} ms");
+    }
+}
+
 #[test]
 fn a_plan_that_cannot_be_carried_out_is_refused() {
     let mut endless = plan(Choice::Cubic, geo("0 %", "100 kB"), 1, 1000);
@@ -128,7 +156,14 @@ fn an_outage_without_end_ends_with_a_verdict() {
 /// All budgets with few seeds; `bentpipe sim budgets` runs them with thirty.
 #[test]
 fn our_controller_keeps_its_budgets() {
-    let rows = budget::check(&[Choice::Satellite], 5, "", any_base(), |_, _| {});
+    let rows = budget::check(
+        budget::Section::Goals,
+        &[Choice::Satellite],
+        5,
+        "",
+        any_base(),
+        |_, _| {},
+    );
     let short: Vec<_> = (rows.iter())
         // The median of five draws is no median of thirty there: the limit is the median.
         .filter(|row| !row.kept && row.work != "2 MB warm, 0.1 % loss, queue 1 BDP")
@@ -159,4 +194,18 @@ fn coarse_timers_round_up() {
         (coarse / exact - 1.0).abs() < 0.03,
         "{exact} s, {coarse} s with timers of 1 ms"
     );
+}
+
+/// Some of the paths that it was not tuned on, where it once did badly.
+#[test]
+fn our_controller_holds_on_other_paths() {
+    let controllers = [Choice::Satellite, Choice::Cubic];
+    for path in ["base delay grows", "LEO", "jitter"] {
+        let unseen = budget::Section::Unseen;
+        let rows = budget::check(unseen, &controllers, 2, path, any_base(), |_, _| {});
+        assert!(!rows.is_empty());
+        for row in rows {
+            assert!(row.kept, "{}: {} {:?}", row.work, row.figure, row.medians);
+        }
+    }
 }

@@ -12,7 +12,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use bentpipe_cc::transport::{ACK_AFTER, FULL_PACKET, over_satellite};
+use bentpipe_cc::acks::Acks;
+use bentpipe_cc::transport::{FULL_PACKET, over_satellite};
 use bentpipe_cc::{Choice, ChoiceError, PathMemory, Settings};
 use bentpipe_units::{Bytes, ParseError, Rate, Span};
 use noq::{MtuDiscoveryConfig, TransportConfig, VarInt};
@@ -54,6 +55,9 @@ pub struct Transport {
     pub expected_rtt: Span,
     /// What all sessions of this end may hold together.
     pub memory: Bytes,
+    /// Where controllers that probe at random begin; drawn by whoever starts this end.
+    #[serde(skip)]
+    pub seed: u64,
 }
 
 impl Default for Transport {
@@ -65,6 +69,7 @@ impl Default for Transport {
             expected_rate: Rate::from_bits_per_second(250_000_000),
             expected_rtt: Span::from_millis(650),
             memory: Bytes::new(1 << 30),
+            seed: 0,
         }
     }
 }
@@ -154,7 +159,8 @@ impl Transport {
         let varint = |bytes: u64| VarInt::from_u64(bytes).unwrap_or(VarInt::MAX);
         let mut mtu = MtuDiscoveryConfig::default();
         mtu.upper_bound(FULL_PACKET);
-        let mut quic = over_satellite(&self.settings(), ACK_AFTER, memory);
+        let acks = Acks::over(self.expected_rate, self.expected_rtt, FULL_PACKET);
+        let mut quic = over_satellite(&self.settings(), acks, memory);
         quic.max_concurrent_bidi_streams(VarInt::from_u32(max_requests))
             // HTTP/3 has three: control, QPACK encoder and decoder (RFC 9114, section 6.2).
             .max_concurrent_uni_streams(VarInt::from_u32(8))
@@ -174,6 +180,7 @@ impl Transport {
             initial_window: self.initial_window.0,
             initial_rtt: self.expected_rtt,
             contracted_rate: self.contracted_rate,
+            seed: self.seed,
             ..Settings::new(self.controller)
         }
     }

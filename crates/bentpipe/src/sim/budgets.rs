@@ -22,14 +22,23 @@ pub fn budgets(seeds: u64, only: &str, out: &Path) -> Result<(), Failure> {
             "--seeds {seeds}: give 1 to 1000"
         )));
     }
-    let rows = budget::check(&CONTROLLERS, seeds, only, Instant::now(), progress);
+    let rows: Vec<_> = (budget::Section::ALL.into_iter())
+        .flat_map(|section| {
+            budget::check(section, &CONTROLLERS, seeds, only, Instant::now(), progress)
+        })
+        .collect();
     if rows.is_empty() {
         return Err(Failure::Configuration(format!(
             "--only {only:?}: no workload has this in its name"
         )));
     }
     let mut work = "";
+    let mut section = budget::Section::Goals;
     for row in &rows {
+        if row.section != section {
+            section = row.section;
+            println!("\nPaths that our controller was not tuned on\n");
+        }
         if row.work != work {
             work = row.work;
             println!("{work}");

@@ -64,8 +64,9 @@ pub struct FlowFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_rtt: Option<Span>,
     /// Packets that may come beyond the first before they are acknowledged.
-    #[serde(default = "ack_after")]
-    pub ack_after: u32,
+    /// By default chosen from rate and round trip.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ack_after: Option<u32>,
     /// Timers at both ends fire at multiples of this; exactly by default.
     #[serde(default)]
     pub granularity: Span,
@@ -105,10 +106,6 @@ fn initial_window() -> u32 {
     32
 }
 
-fn ack_after() -> u32 {
-    9
-}
-
 fn packet() -> u16 {
     1472
 }
@@ -136,8 +133,10 @@ impl PlanFile {
             let why = "nothing to fetch; leave it out to fetch until the end";
             return wrong("flow.bytes", why.into());
         }
-        if file.flow.ack_after > 1_000 {
-            let why = format!("{} packets: give 0 to 1000", file.flow.ack_after);
+        if let Some(after) = file.flow.ack_after
+            && after > 1_000
+        {
+            let why = format!("{after} packets: give 0 to 1000");
             return wrong("flow.ack_after", why);
         }
         // QUIC needs 1200 bytes of every path (RFC 9000, section 14); 1472 fill an IP

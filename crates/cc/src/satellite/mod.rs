@@ -18,6 +18,7 @@
 
 mod train;
 mod queue;
+mod unmoved;
 mod company;
 
 use bentpipe_units::{Span, Time};
@@ -28,6 +29,7 @@ use crate::{Acked, AcksDone, Congestion, Controller, Lost, Sent};
 use company::Company;
 use queue::Queue;
 use train::Train;
+use unmoved::Unmoved;
 
 /// Own packets in the standing queue, in units of the square root of the packets
 /// that fill the pipe: 9 of 1000 on GEO at 20 Mbit/s, 2 of 50 at 10 Mbit/s and
@@ -55,6 +57,9 @@ const STAY: [u32; 7] = [2, 4, 2, 2, 2, 2, 2];
 const FIRST: f64 = 0.75;
 /// A standing queue of this share of the base round trip ends a start without a train.
 const FULL: f64 = 0.25;
+/// Acknowledgements that are later than the first ones by so many seconds come in slots
+/// perhaps, and their spacing is not believed beyond the train's own rate.
+const SMOOTH: f64 = 0.005;
 /// Judged when it has been coming back for so much of a round trip.
 const JUDGED: f64 = 0.05;
 /// And once a round at that rate stood no queue.
@@ -72,6 +77,8 @@ const DRAIN: f64 = 0.9;
 const STRANGE: f64 = 0.2;
 /// And one of this share is beyond all plans: the path carries less than it did.
 const PLANNED: f64 = 0.15;
+/// What less time shows may be a gap: another satellite takes some 40 ms.
+const SHORTEST: Span = Span::from_millis(100);
 /// What may be in flight beyond the pipe: acknowledgements come in groups.
 const SLACK: f64 = 0.10;
 /// The same in packets.
@@ -116,6 +123,7 @@ pub struct Satellite {
     train: Train,
     clock: AckClock,
     queue: Queue,
+    unmoved: Unmoved,
     company: Company,
     /// Bytes per second that the path delivers to this flow.
     rate: f64,
@@ -179,6 +187,7 @@ impl Satellite {
             train: Train::default(),
             clock: AckClock::default(),
             queue: Queue::default(),
+            unmoved: Unmoved::default(),
             company: Company::default(),
             rate: 0.0,
             capacity: 0.0,
@@ -254,8 +263,15 @@ impl Satellite {
             loss: lost as f64 / (acked + lost).max(1) as f64,
             ..Round::default()
         };
+        let moved = self.queue.moved();
         if self.phase != Phase::Cruise || app_limited {
             return;
+        }
+        if let Some(rate) = self.unmoved.on_round(now, self.queue.standing(), moved) {
+            self.queue.rebase();
+            self.rate = self.rate.max(rate.min(2.0 * self.rate));
+            self.clock.restart();
+            self.hold(now);
         }
         if queued {
             self.reach = 0;
@@ -334,6 +350,7 @@ impl Controller for Satellite {
             self.round.app_limited = true;
         }
         self.clock.on_sent(packet.bytes);
+        self.unmoved.on_sent(packet.bytes);
         if self.queue.base().is_some() && self.phase == Phase::Start {
             self.train.on_sent(packet, self.packet);
         }
@@ -404,7 +421,7 @@ impl Controller for Satellite {
                     self.rate = REMEMBERED * path.rate;
                 }
                 let full = self.queue.standing() > FULL * self.base();
-                if let Some(shown) = self.train.on_acks_done(now) {
+                if let Some(shown) = self.train.on_acks_done(now, self.queue.standing() < SMOOTH) {
                     self.on_train(now, shown);
                 } else if full && !self.train.is_out() {
                     self.on_train(now, None);
@@ -508,16 +525,19 @@ impl Satellite {
     /// What a frame of acknowledgements changes once the path is known.
     fn cruise(&mut self, now: Time, app_limited: bool) {
         let rtt = self.queue.base().unwrap_or(self.initial_rtt);
+        let foreign = self.queue.standing() > unmoved::LEAST * self.base();
+        let watched = foreign && !app_limited;
+        (self.unmoved).on_acks_done(now, watched, self.queue.standing(), self.rate);
         let limit = (4.0 * self.target() / self.rate).max(PLANNED * self.base());
         let long =
             now >= self.dark_until && self.company.window() == 0.0 && self.queue.standing() > limit;
         if long {
-            // The path carries less than it did. What the last quarter of a round trip
-            // delivered is believed for half a round trip; after that we have stopped
+            // The path carries less than it did. What the last quarter of a round trip (no
+            // gap between two satellites) delivered is believed for half a round trip; after that we have stopped
             // sending, and what is delivered shows no more than that.
             let began = *self.fall.get_or_insert(now);
             let half = Span::from_nanos(rtt.as_nanos() / 2);
-            let quarter = Span::from_nanos(rtt.as_nanos() / 4);
+            let quarter = Span::from_nanos(rtt.as_nanos() / 4).max(SHORTEST);
             if now.since(began) <= half
                 && let Some(recent) = self.clock.rate(quarter)
             {

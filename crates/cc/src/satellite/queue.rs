@@ -2,7 +2,8 @@
 //!
 //! The base is the least round-trip time of the last ten seconds. The standing
 //! queue is the least of the last eighth of a round trip above it (as in Copa,
-//! NSDI 2018, section 2.1): jitter and delayed acknowledgements only ever add.
+//! NSDI 2018, section 2.1): jitter and delayed acknowledgements only ever add. Where
+//! samples jump, by slots of a return link say, the eighth becomes up to a round trip.
 
 use std::collections::VecDeque;
 
@@ -18,6 +19,16 @@ pub(super) const MEMORY_HALF: Span = Span::from_millis(5_000);
 
 /// The least of fewer samples than this is mostly jitter, if their round trip has as many.
 const SAMPLES: usize = 12;
+/// Steps that an acknowledgement waiting for more packets makes anyway.
+const USUAL: Span = Span::from_millis(5);
+/// Less jitter than this, nanoseconds, is other flows'.
+const NOISY: f64 = 2e6;
+/// One step counts for no more: a queue that collapses is no jitter.
+const MOST_STEP: Span = Span::from_millis(40);
+/// Samples over which the jitter is averaged.
+const JITTER_SAMPLES: f64 = 200.0;
+/// The least of so many steps of jitter is near the least there is.
+const STEPS: f64 = 150.0;
 
 /// Both estimates.
 #[derive(Debug, Clone, Default)]
@@ -26,6 +37,12 @@ pub(super) struct Queue {
     lows: VecDeque<(Time, Span)>,
     recent: VecDeque<(Time, Span)>,
     newest: Option<Acked>,
+    /// Mean step from one sample to the next, nanoseconds. A queue grows in small steps,
+    /// jitter and slots make large ones.
+    jitter: f64,
+    last: Option<Span>,
+    /// Least and largest of this round.
+    extremes: Option<(Span, Span)>,
 }
 
 impl Queue {
@@ -41,6 +58,15 @@ impl Queue {
             return;
         };
         let sample = newest.rtt();
+        if let Some(last) = self.last.replace(sample) {
+            let step = sample.as_nanos().abs_diff(last.as_nanos());
+            let step = step
+                .saturating_sub(USUAL.as_nanos())
+                .min(MOST_STEP.as_nanos()) as f64;
+            self.jitter += (step - self.jitter) / JITTER_SAMPLES;
+        }
+        let (low, high) = self.extremes.unwrap_or((sample, sample));
+        self.extremes = Some((low.min(sample), high.max(sample)));
         while self.lows.back().is_some_and(|(_, low)| *low >= sample) {
             self.lows.pop_back();
         }
@@ -54,8 +80,14 @@ impl Queue {
             self.lows.pop_front();
         }
         self.recent.push_back((now, sample));
-        let eighth = Span::from_nanos(rtt.as_nanos() / 8);
-        let over = |at: Span, samples| at > rtt || (at > eighth && samples > SAMPLES);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "less than a round trip, or cut to one"
+        )]
+        let among = Span::from_nanos((1e9 * STEPS * self.noise()) as u64);
+        let window = (Span::from_nanos(rtt.as_nanos() / 8) + among).min(rtt);
+        let over = |at: Span, samples| at > rtt || (at > window && samples > SAMPLES);
         while self.recent.len() > 2
             && self
                 .recent
@@ -71,11 +103,37 @@ impl Queue {
         self.lows.front().map(|(_, low)| *low)
     }
 
+    /// What stands now is no queue: the way is so long.
+    pub(super) fn rebase(&mut self) {
+        let newest = self.lows.back().map(|(at, _)| *at);
+        let least = self.recent.iter().map(|(_, sample)| *sample).min();
+        if let (Some(at), Some(least)) = (newest, least) {
+            self.lows.clear();
+            self.lows.push_back((at, least));
+        }
+    }
+
+    /// Seconds between the least and the largest sample since the last call.
+    pub(super) fn moved(&mut self) -> f64 {
+        (self.extremes.take()).map_or(0.0, |(low, high)| high.as_secs_f64() - low.as_secs_f64())
+    }
+
+    /// Seconds of jitter, where there is any to speak of.
+    fn noise(&self) -> f64 {
+        if self.jitter < NOISY {
+            0.0
+        } else {
+            self.jitter * 1e-9
+        }
+    }
+
     /// Seconds of standing queue.
     pub(super) fn standing(&self) -> f64 {
         let least = self.recent.iter().map(|(_, sample)| *sample).min();
         match (least, self.base()) {
-            (Some(least), Some(base)) => least.as_secs_f64() - base.as_secs_f64(),
+            (Some(least), Some(base)) => {
+                (least.as_secs_f64() - base.as_secs_f64() - 2.0 * self.noise()).max(0.0)
+            }
             _ => 0.0,
         }
     }

@@ -93,7 +93,8 @@ impl Train {
 
     /// Once, when the train has arrived: bytes per second that it shows, if it shows any.
     /// One that only shows how slowly it left does not count; another one is waited for.
-    pub(super) fn on_acks_done(&mut self, now: Time) -> Option<Option<f64>> {
+    /// Where acknowledgements are not `smooth`, they do not show more than the train's own rate.
+    pub(super) fn on_acks_done(&mut self, now: Time, smooth: bool) -> Option<Option<f64>> {
         if !self.is_out() || self.done {
             return None;
         }
@@ -123,6 +124,8 @@ impl Train {
             return None;
         }
         self.done = true;
-        Some(self.shown)
+        // Acknowledgements that come in a lump show nothing but that.
+        let most = if smooth { f64::INFINITY } else { RATE as f64 };
+        Some(self.shown.map(|shown| shown.min(most)))
     }
 }
