@@ -11,6 +11,7 @@ use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::session::Connector;
 use bentpipe_tunnel::target::Target;
 use bentpipe_tunnel::terminal::Terminal;
+use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::{Span, Time};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -66,6 +67,14 @@ fn without_secrets(mut server: noq::ServerConfig) -> noq::ServerConfig {
 }
 
 /// The identity of end `number`.
+/// What an end's controllers draw is a node's own.
+fn seeded(transport: &Transport, seed: u64, number: u64) -> Transport {
+    Transport {
+        seed: crate::seed_of(seed, (1 << 32) + number),
+        ..transport.clone()
+    }
+}
+
 fn identity_of(seed: u64, number: u64) -> Identity {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_be_bytes());
@@ -148,7 +157,7 @@ impl<'a> Run<'a> {
             Parts {
                 server,
                 registry,
-                transport: plan.gateway.clone(),
+                transport: seeded(&plan.gateway, plan.seed, 0),
                 egress: Egress::default(),
                 dialler: Servers {
                     clock: clock.clone(),
@@ -199,7 +208,7 @@ impl<'a> Run<'a> {
             identity,
             gateway: Target::from(GATEWAY),
             gateway_key,
-            transport: plan.transport.clone(),
+            transport: seeded(&plan.transport, self.plan.seed, index as u64 + 1),
             paths: Paths::default(),
             resolver: NoNames,
         };
