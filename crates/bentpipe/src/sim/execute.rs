@@ -224,8 +224,8 @@ mod tests {
     fn records_come_in_order_and_those_before_and_after_a_failed_run_stay() {
         let points: Vec<_> = (sweep::points(PLAN).expect("points").into_iter())
             .map(|point| {
-                let file = PlanFile::read(PLAN, &point, Path::new("")).expect("a plan");
-                (point.axes, file)
+                let study = Study::read(PLAN, &point, Path::new("")).expect("a plan");
+                (point.axes, study)
             })
             .collect();
         let jobs = [(0, 1), (0, 2), (1, 1), (1, 2)];
