@@ -19,6 +19,8 @@ pub(super) const MEMORY_HALF: Span = Span::from_millis(5_000);
 
 /// The least of fewer samples than this is mostly jitter, if their round trip has as many.
 const SAMPLES: usize = 12;
+/// But machines tremble for no longer than this; a flow with few samples would be slow to yield.
+const ENOUGH: Span = Span::from_millis(75);
 /// Steps that an acknowledgement waiting for more packets makes anyway.
 const USUAL: Span = Span::from_millis(5);
 /// Less jitter than this, nanoseconds, is other flows'.
@@ -87,7 +89,8 @@ impl Queue {
         )]
         let among = Span::from_nanos((1e9 * STEPS * self.noise()) as u64);
         let window = (Span::from_nanos(rtt.as_nanos() / 8) + among).min(rtt);
-        let over = |at: Span, samples| at > rtt || (at > window && samples > SAMPLES);
+        let enough = |at: Span, samples| samples > SAMPLES || at > ENOUGH;
+        let over = |at: Span, samples| at > rtt || (at > window && enough(at, samples));
         while self.recent.len() > 2
             && self
                 .recent

@@ -90,6 +90,9 @@ pub struct Goal {
     pub limit: Limit,
 }
 
+/// Share of what CUBIC carries that is asked for elsewhere: it does so with a full queue.
+pub const BESIDE_CUBIC: f64 = 0.95;
+
 /// On which side of the limit it is good.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -99,7 +102,7 @@ pub enum Limit {
     /// The median may not be smaller.
     AtLeast(f64),
     /// More is better: the median may not be smaller than this share of the best of the
-    /// other controllers, nor more than 1 % smaller than CUBIC's.
+    /// other controllers, nor than [`BESIDE_CUBIC`] of CUBIC's.
     OfTheBest(f64),
     /// Shown only.
     None,
@@ -123,7 +126,7 @@ impl Limit {
             Self::AtLeast(least) => *value >= least,
             Self::OfTheBest(share) => others.iter().all(|(other, median)| {
                 let share = if *other == Choice::Cubic {
-                    0.99_f64.max(share)
+                    BESIDE_CUBIC.max(share)
                 } else {
                     share
                 };
