@@ -239,7 +239,10 @@ pub(super) static UNSEEN: &[Budget] = &[
         r#"rate = "20 Mbit/s", delay = "300 ms", queue = "1500 kB""#,
         r#"rate = "2 Mbit/s", delay = "300 ms", queue = "150 kB", jitter = { up_to = "50 ms", every = "20 ms" }"#,
         40,
-        20.0
+        20.0,
+        Limit::AtLeast(0.65),
+        "0.65 to 0.85 is what it reaches: the train shows too little through jitter. CUBIC carries \
+         0.88 with a queue of 390 ms, ours has one of 6 ms; not tuned on"
     ),
     used!(
         "forward in slots every 40 ms",
