@@ -196,13 +196,13 @@ fn coarse_timers_round_up() {
     );
 }
 
-/// Some of the paths that it was not tuned on, where it once did badly.
+/// Some of the paths beside those of its goals, where it once did badly.
 #[test]
 fn our_controller_holds_on_other_paths() {
     let controllers = [Choice::Satellite, Choice::Cubic];
     for path in ["base delay grows", "LEO", "jitter"] {
-        let unseen = budget::Section::Unseen;
-        let rows = budget::check(unseen, &controllers, 2, path, any_base(), |_, _| {});
+        let elsewhere = budget::Section::Elsewhere;
+        let rows = budget::check(elsewhere, &controllers, 2, path, any_base(), |_, _| {});
         assert!(!rows.is_empty());
         for row in rows {
             assert!(row.kept, "{}: {} {:?}", row.work, row.figure, row.medians);

@@ -37,7 +37,7 @@ pub fn budgets(seeds: u64, only: &str, out: &Path) -> Result<(), Failure> {
     for row in &rows {
         if row.section != section {
             section = row.section;
-            println!("\nPaths that our controller was not tuned on\n");
+            println!("\nOther paths, beside the other controllers\n");
         }
         if row.work != work {
             work = row.work;

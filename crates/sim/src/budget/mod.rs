@@ -17,7 +17,7 @@ use crate::record::Records;
 
 mod plans;
 mod goals;
-mod unseen;
+mod elsewhere;
 
 /// A workload and what is asked of it.
 pub struct Budget {
@@ -62,17 +62,17 @@ pub enum Section {
     /// The project's goals, which the satellite controller was tuned on.
     Goals,
     /// Other paths, to see whether it holds there.
-    Unseen,
+    Elsewhere,
 }
 
 impl Section {
     /// Both, in the table's order.
-    pub const ALL: [Self; 2] = [Self::Goals, Self::Unseen];
+    pub const ALL: [Self; 2] = [Self::Goals, Self::Elsewhere];
 
     fn budgets(self) -> &'static [Budget] {
         match self {
             Self::Goals => goals::GOALS,
-            Self::Unseen => unseen::UNSEEN,
+            Self::Elsewhere => elsewhere::ELSEWHERE,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Paths that the satellite controller was not tuned on. Physics gives no limit here
+//! Paths beside those of the goals, on some of which the satellite controller was mended later. Physics gives no limit here
 //! beyond the capacity; what is asked is not to be much worse than the best of the
 //! others, and to carry 0.95 at least of what CUBIC does with its full queue.
 
@@ -13,8 +13,7 @@ use crate::record::Records;
 
 /// Share of the best of the others that must be reached.
 const NEAR: Limit = Limit::OfTheBest(0.8);
-const SOURCE: &str =
-    "0.8 of the best of the others, and 0.95 of CUBIC with its full queue; not tuned on";
+const SOURCE: &str = "0.8 of the best of the others, and 0.95 of CUBIC with its full queue";
 
 /// One flow from its start on, over a link as scenarios describe it.
 fn alone(controller: Choice, seed: u64, seconds: u64, forward: &str, back: &str) -> Plan {
@@ -30,7 +29,7 @@ fn many(
     forward: &str,
     back: &str,
 ) -> Plan {
-    let text = format!("name = \"unseen\"\nforward = {{ {forward} }}\nreturn = {{ {back} }}");
+    let text = format!("name = \"elsewhere\"\nforward = {{ {forward} }}\nreturn = {{ {back} }}");
     let scenario = Scenario::parse(&text).expect("a scenario of this file");
     let bits = scenario.forward.rate.ceiling().bits_per_second();
     let rtt = scenario.satellite_rtt();
@@ -141,7 +140,7 @@ macro_rules! beside {
 }
 
 /// The paths.
-pub(super) static UNSEEN: &[Budget] = &[
+pub(super) static ELSEWHERE: &[Budget] = &[
     used!(
         "RTT 30 ms",
         Seeds::Fixed,
@@ -231,7 +230,7 @@ pub(super) static UNSEEN: &[Budget] = &[
         20.0,
         Limit::AtLeast(0.65),
         "0.65 is what it reaches: the train cannot be read through slots. CUBIC carries 0.88 with \
-         a queue of 370 ms, ours has one of 17 ms; not tuned on"
+         a queue of 370 ms, ours has one of 17 ms"
     ),
     used!(
         "return with jitter of up to 50 ms",
@@ -242,7 +241,7 @@ pub(super) static UNSEEN: &[Budget] = &[
         20.0,
         Limit::AtLeast(0.65),
         "0.65 to 0.85 is what it reaches: the train shows too little through jitter. CUBIC carries \
-         0.88 with a queue of 390 ms, ours has one of 6 ms; not tuned on"
+         0.88 with a queue of 390 ms, ours has one of 6 ms"
     ),
     used!(
         "forward in slots every 40 ms",
@@ -334,12 +333,12 @@ pub(super) static UNSEEN: &[Budget] = &[
         "beside BBRv3, queue 1 BDP, 120 s",
         Choice::Bbr3,
         Limit::AtLeast(0.2),
-        "neither side may starve; not tuned on"
+        "neither side may starve"
     ),
     beside!(
         "beside Hybla, queue 1 BDP, 120 s",
         Choice::Hybla,
         Limit::None,
-        "shown only: Hybla leaves CUBIC 0.11 and NewReno 0.03, and is not friendly by design; not tuned on"
+        "shown only: Hybla leaves CUBIC 0.11 and NewReno 0.03, and is not friendly by design"
     ),
 ];
