@@ -77,8 +77,8 @@ impl Adapted {
 
     /// Bytes per second: the controller's, or RFC 9002's (section 7.7) with N = 1.25.
     ///
-    /// Always told to the library: without a rate its pacer collects ten packets before
-    /// it sends any, 6 ms of 20 Mbit/s.
+    /// Without a rate the library's pacer collects ten packets before it sends any, 6 ms of
+    /// 20 Mbit/s; that is left to it only where ten packets take less than a burst may.
     fn rate(&self) -> u64 {
         self.controller.pacing_rate().unwrap_or_else(|| {
             let window = u128::from(self.controller.window());
@@ -178,7 +178,9 @@ impl congestion::Controller for Adapted {
         let mut metrics = ControllerMetrics::default();
         metrics.congestion_window = self.controller.window();
         metrics.ssthresh = self.controller.slow_start_threshold();
-        metrics.pacing_rate = Some(self.bursts.rate(self.rate()));
+        let rate = self.rate();
+        let told = self.controller.pacing_rate().is_some() || self.bursts.matter(rate);
+        metrics.pacing_rate = told.then(|| self.bursts.rate(rate));
         metrics
     }
 

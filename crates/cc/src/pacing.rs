@@ -73,6 +73,11 @@ impl Bursts {
         self.packet = bytes as f64;
     }
 
+    /// Whether ten packets at `rate`, which the library sends in a row anyway, are more than a burst.
+    pub(crate) fn matter(&self, rate: u64) -> bool {
+        BURST * (rate as f64) < MIN_PACKETS * self.packet
+    }
+
     /// The window is full: what follows is not late.
     pub(crate) fn on_window_limited(&mut self) {
         self.window = true;

@@ -15,12 +15,12 @@ from bentpipe_lab.link import Link, explain
 from bentpipe_lab.run import CONGESTION_CONTROL, Task
 from bentpipe_lab.stats import Row
 
-CONTROLLERS = ("satellite", "cubic", "bbr3")
+CONTROLLERS = ("satellite", "cubic", "bbr3", "bbr3-library")
 
 COUNTS: Mapping[str, dict[str, int]] = {
     "geo": {"download 2 MB": 3, "page HTTP/2": 3, "download 10 MiB": 3},
     "leo": {"download 2 MB": 5, "page HTTP/2": 5, "download 10 MiB": 5},
-    "kosek-geo-loss-1": {"download 2 MB": 4},
+    "kosek-geo-loss-0.1": {"download 2 MB": 4},
 }
 
 
