@@ -1,6 +1,5 @@
 """`bentpipe emulate --capture`: what Wireshark's tshark reads of it."""
 
-import shutil
 import statistics
 import subprocess
 from collections.abc import Iterator
@@ -15,8 +14,6 @@ from emulated import GATEWAY, Emulated, bentpipe, emulated
 
 POINTS = ("return in", "return out", "forward in", "forward out", "return dropped", "forward dropped")
 TLS_PORT = 4430
-
-pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 
 
 @dataclass(frozen=True)
