@@ -3,6 +3,7 @@
 //!
 //! The kernel hands TCP and UDP to a TUN device as it would to a card that does this
 //! (virtio 1.2, section 5.1.6): up to 64 KiB behind one header, which says how to cut.
+//! `tun.rs` asks for large TCP packets only; whatever a header says is understood.
 
 /// Bytes of the header before each packet (`struct virtio_net_hdr`).
 pub const HEADER: usize = 10;
