@@ -15,6 +15,10 @@ use crate::record::Records;
 const NEAR: Limit = Limit::OfTheBest(0.8);
 const SOURCE: &str = "0.8 of the best of the others, and 0.95 of CUBIC with its full queue";
 
+/// GEO as in the goals, queues of one bandwidth-delay product.
+const GEO_FORWARD: &str = r#"rate = "20 Mbit/s", delay = "300 ms", queue = "1500 kB""#;
+const GEO_RETURN: &str = r#"rate = "2 Mbit/s", delay = "300 ms", queue = "150 kB""#;
+
 /// One flow from its start on, over a link as scenarios describe it.
 fn alone(controller: Choice, seed: u64, seconds: u64, forward: &str, back: &str) -> Plan {
     many(1, controller, seed, seconds, forward, back)
@@ -63,12 +67,12 @@ fn fairness(records: &Records, from: f64, to: f64) -> f64 {
 
 /// A row of one flow: link, seconds, and the payload in Mbit/s that the link could carry.
 macro_rules! used {
-    ($work:literal, $seeds:expr, $forward:literal, $back:literal, $seconds:literal, $mbit:expr) => {
+    ($work:literal, $seeds:expr, $forward:expr, $back:expr, $seconds:literal, $mbit:expr) => {
         used!(
             $work, $seeds, $forward, $back, $seconds, $mbit, NEAR, SOURCE
         )
     };
-    ($work:literal, $seeds:expr, $forward:literal, $back:literal, $seconds:literal, $mbit:expr, $limit:expr, $source:expr) => {
+    ($work:literal, $seeds:expr, $forward:expr, $back:expr, $seconds:literal, $mbit:expr, $limit:expr, $source:expr) => {
         Budget {
             work: $work,
             source: $source,
@@ -176,7 +180,7 @@ pub(super) static ELSEWHERE: &[Budget] = &[
     used!(
         "2 Mbit/s, RTT 600 ms",
         Seeds::Fixed,
-        r#"rate = "2 Mbit/s", delay = "300 ms", queue = "150 kB""#,
+        GEO_RETURN,
         r#"rate = "500 kbit/s", delay = "300 ms", queue = "40 kB""#,
         60,
         2.0
@@ -201,7 +205,7 @@ pub(super) static ELSEWHERE: &[Budget] = &[
         "3 % random loss",
         Seeds::Few,
         r#"rate = "20 Mbit/s", delay = "300 ms", queue = "1500 kB", loss = "3 %""#,
-        r#"rate = "2 Mbit/s", delay = "300 ms", queue = "150 kB""#,
+        GEO_RETURN,
         40,
         20.0 * 0.97
     ),
@@ -209,7 +213,7 @@ pub(super) static ELSEWHERE: &[Budget] = &[
         "5 % random loss",
         Seeds::Few,
         r#"rate = "20 Mbit/s", delay = "300 ms", queue = "1500 kB", loss = "5 %""#,
-        r#"rate = "2 Mbit/s", delay = "300 ms", queue = "150 kB""#,
+        GEO_RETURN,
         40,
         20.0 * 0.95
     ),
@@ -217,14 +221,14 @@ pub(super) static ELSEWHERE: &[Budget] = &[
         "losses in bursts of ten (Gilbert-Elliott), 1 %",
         Seeds::Few,
         r#"rate = "20 Mbit/s", delay = "300 ms", queue = "1500 kB", loss.gilbert-elliott = { to_bad = "0.1 %", to_good = "10 %", loss_good = "0 %", loss_bad = "100 %" }"#,
-        r#"rate = "2 Mbit/s", delay = "300 ms", queue = "150 kB""#,
+        GEO_RETURN,
         40,
         20.0 * 0.99
     ),
     used!(
         "return by DVB-RCS2 slots, 512 kbit/s",
         Seeds::Fixed,
-        r#"rate = "20 Mbit/s", delay = "300 ms", queue = "1500 kB""#,
+        GEO_FORWARD,
         r#"rate.dvb-rcs2 = { bandwidth = "10 MHz", roll_off = 0.35, waveform = 12, cra = "512 kbit/s", superframe = "45 ms" }, delay = "300 ms", queue = "150 kB""#,
         40,
         20.0,
@@ -235,7 +239,7 @@ pub(super) static ELSEWHERE: &[Budget] = &[
     used!(
         "return with jitter of up to 50 ms",
         Seeds::Few,
-        r#"rate = "20 Mbit/s", delay = "300 ms", queue = "1500 kB""#,
+        GEO_FORWARD,
         r#"rate = "2 Mbit/s", delay = "300 ms", queue = "150 kB", jitter = { up_to = "50 ms", every = "20 ms" }"#,
         40,
         20.0,
@@ -247,7 +251,7 @@ pub(super) static ELSEWHERE: &[Budget] = &[
         "forward in slots every 40 ms",
         Seeds::Fixed,
         r#"rate.trace = { points = [["0 ms", "100 Mbit/s"], ["8 ms", "0 bit/s"], ["40 ms", "100 Mbit/s"]], at_end = "loop" }, delay = "300 ms", queue = "1500 kB""#,
-        r#"rate = "2 Mbit/s", delay = "300 ms", queue = "150 kB""#,
+        GEO_RETURN,
         40,
         20.0
     ),
@@ -255,7 +259,7 @@ pub(super) static ELSEWHERE: &[Budget] = &[
         "CoDel (5 ms, 100 ms)",
         Seeds::Fixed,
         r#"rate = "20 Mbit/s", delay = "300 ms", queue.codel = { limit = "1500 kB" }"#,
-        r#"rate = "2 Mbit/s", delay = "300 ms", queue = "150 kB""#,
+        GEO_RETURN,
         60,
         20.0
     ),
@@ -263,7 +267,7 @@ pub(super) static ELSEWHERE: &[Budget] = &[
         "FQ-CoDel",
         Seeds::Fixed,
         r#"rate = "20 Mbit/s", delay = "300 ms", queue.fq-codel = { limit = "1500 kB" }"#,
-        r#"rate = "2 Mbit/s", delay = "300 ms", queue = "150 kB""#,
+        GEO_RETURN,
         60,
         20.0
     ),
@@ -285,28 +289,14 @@ pub(super) static ELSEWHERE: &[Budget] = &[
     ),
     fair!(
         "four alike, GEO",
-        |cc, seed| many(
-            4,
-            cc,
-            seed,
-            120,
-            r#"rate = "20 Mbit/s", delay = "300 ms", queue = "1500 kB""#,
-            r#"rate = "2 Mbit/s", delay = "300 ms", queue = "150 kB""#
-        ),
+        |cc, seed| many(4, cc, seed, 120, GEO_FORWARD, GEO_RETURN),
         60.0,
         119.9,
         NEAR
     ),
     fair!(
         "eight alike, GEO",
-        |cc, seed| many(
-            8,
-            cc,
-            seed,
-            120,
-            r#"rate = "20 Mbit/s", delay = "300 ms", queue = "1500 kB""#,
-            r#"rate = "2 Mbit/s", delay = "300 ms", queue = "150 kB""#
-        ),
+        |cc, seed| many(8, cc, seed, 120, GEO_FORWARD, GEO_RETURN),
         60.0,
         119.9,
         NEAR
@@ -314,14 +304,7 @@ pub(super) static ELSEWHERE: &[Budget] = &[
     fair!(
         "one that comes 40 s later, GEO",
         |cc, seed| {
-            let mut late = many(
-                2,
-                cc,
-                seed,
-                120,
-                r#"rate = "20 Mbit/s", delay = "300 ms", queue = "1500 kB""#,
-                r#"rate = "2 Mbit/s", delay = "300 ms", queue = "150 kB""#,
-            );
+            let mut late = many(2, cc, seed, 120, GEO_FORWARD, GEO_RETURN);
             late.flows[1].start = Span::from_millis(40_000);
             late
         },
