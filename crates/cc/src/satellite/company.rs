@@ -7,11 +7,13 @@
 
 use bentpipe_units::Time;
 
-/// Rounds with a long queue that is not our own before we believe in company.
-const PATIENCE: u32 = 3;
-/// Rounds with a short queue before we believe that it has left: a loss may empty a
-/// short queue for a round.
-const FAREWELL: u32 = 6;
+/// Rounds with a long queue that is not our own before we want to know whether it is one.
+const PATIENCE: u32 = 2;
+/// Rounds with a short queue before we believe that it has left: a loss may empty a short
+/// queue for a round, and BBR leaves for some every five seconds.
+const FAREWELL: u32 = 16;
+/// Rounds in which company that was there is expected again.
+const MEMORY: u32 = 20;
 /// RFC 9438, section 4.6.
 const BETA: f64 = 0.7;
 /// RFC 9438, section 5: packets per second cubed.
@@ -35,9 +37,13 @@ pub(super) struct Round {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Company {
     strange: u32,
+    /// In flight when it came.
+    had: f64,
     quiet: u32,
     /// Our pipe before the strange queue came.
     usual: f64,
+    /// For so many rounds more, a strange queue is believed to be one.
+    believed: u32,
     curve: Option<Curve>,
 }
 
@@ -60,6 +66,21 @@ impl Company {
         self.curve.map_or(0.0, |curve| curve.window)
     }
 
+    /// Whether a long queue that is not ours has stood for some rounds.
+    pub(super) fn is_suspected(&self) -> bool {
+        self.strange >= PATIENCE && self.curve.is_none()
+    }
+
+    /// An ebb has shown whether what stands is a queue.
+    pub(super) fn on_verdict(&mut self, queue: bool) {
+        if !queue {
+            self.strange = 0;
+            self.believed = 0;
+        } else if self.is_suspected() {
+            self.believed = MEMORY;
+        }
+    }
+
     pub(super) fn on_round(&mut self, round: &Round) {
         if round.long {
             self.quiet = 0;
@@ -71,15 +92,22 @@ impl Company {
                 self.usual = round.pipe;
             }
         }
+        self.believed = self.believed.saturating_sub(1);
         match &mut self.curve {
-            Some(curve) => curve.grow(round),
+            Some(curve) => {
+                curve.grow(round);
+                self.believed = MEMORY;
+            }
             None if round.long && round.innocent => {
                 self.strange += 1;
-                if self.strange >= PATIENCE {
+                if self.strange == 1 {
+                    self.had = round.in_flight;
+                }
+                if self.strange >= PATIENCE && self.believed > 0 {
                     self.curve = Some(Curve {
-                        window: round.in_flight,
-                        most: self.usual.max(round.in_flight),
-                        from: round.in_flight,
+                        window: self.had,
+                        most: self.usual.max(self.had),
+                        from: self.had,
                         since: round.now,
                         cut: false,
                         now: round.now,

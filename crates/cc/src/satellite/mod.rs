@@ -11,6 +11,8 @@
 //!   that the own share of the standing queue becomes [`TARGET`] times the square
 //!   root of the pipe. Losses do not enter: a packet lost on the air counts as
 //!   carried. Only losses with a queue before them count as what they are.
+//! - [`ebb`]: now and then the queue is let run dry, which shows the base round trip, and whether
+//!   what was taken for a queue is only a longer way.
 //! - [`company`]: when someone else keeps the queue full, follow RFC 9438 so that
 //!   neither side starves.
 //!
@@ -18,7 +20,7 @@
 
 mod train;
 mod queue;
-mod unmoved;
+mod ebb;
 mod company;
 
 use bentpipe_units::{Span, Time};
@@ -27,9 +29,9 @@ use crate::delivery::AckClock;
 use crate::resume::{Path, PathMemory};
 use crate::{Acked, AcksDone, Congestion, Controller, Lost, Sent};
 use company::Company;
+use ebb::Ebb;
 use queue::Queue;
 use train::Train;
-use unmoved::Unmoved;
 
 /// Own packets in the standing queue, in units of the square root of the packets
 /// that fill the pipe: 9 of 1000 on GEO at 20 Mbit/s, 2 of 50 at 10 Mbit/s and
@@ -55,6 +57,14 @@ const STAY: [u32; 7] = [2, 4, 2, 2, 2, 2, 2];
 /// First rate after the packet train, as a share of what the train showed: the
 /// train saw 20 packets, the rest may belong to others.
 const FIRST: f64 = 0.75;
+/// And by how much of the base the round trip is longer than at first when that is enough.
+const CLIMBED: f64 = 0.1;
+/// For so many rounds what a train has shown is doubted if it turns out that acknowledgements
+/// come in slots, or through jitter.
+const UNPROVEN: u32 = 12;
+/// What the window grows by in a round without a train, of itself. A doubling would fill a queue
+/// of one bandwidth-delay product before the first of it is seen.
+const CLIMB: f64 = 0.75;
 /// A standing queue of this share of the base round trip ends a start without a train.
 const FULL: f64 = 0.25;
 /// Acknowledgements that are later than the first ones by so many seconds come in slots
@@ -71,10 +81,14 @@ const REMEMBERED: f64 = 0.5;
 const LULL: f64 = 0.05;
 /// A shorter pause is a late timer's, seconds.
 const LEAST_LULL: f64 = 0.025;
-/// Pacing gain while the queue is let run dry to see the base round-trip time.
-const DRAIN: f64 = 0.9;
+/// A flow with less than this share of what it once had, and a queue, is suspicious: the way
+/// may have become longer.
+const SUSPICIOUS: f64 = 0.9;
 /// A standing queue of this share of the base round trip is none of ours.
 const STRANGE: f64 = 0.2;
+/// Whoever has no more in flight than so many times its pipe, and so many packets, has not made it.
+const INNOCENT: f64 = 1.15;
+const INNOCENT_PACKETS: f64 = 12.0;
 /// And one of this share is beyond all plans: the path carries less than it did.
 const PLANNED: f64 = 0.15;
 /// What less time shows may be a gap: another satellite takes some 40 ms.
@@ -106,6 +120,9 @@ enum Phase {
         back: Option<Time>,
         capacity: f64,
     },
+    /// The train showed nothing that can be believed: the window grows until a queue stands, as
+    /// in slow start (RFC 9002, section 7.3.1). The round trip is so long on average without one.
+    Climb { usual: Span },
     /// The path is known.
     Cruise,
 }
@@ -123,7 +140,6 @@ pub struct Satellite {
     train: Train,
     clock: AckClock,
     queue: Queue,
-    unmoved: Unmoved,
     company: Company,
     /// Bytes per second that the path delivers to this flow.
     rate: f64,
@@ -134,14 +150,14 @@ pub struct Satellite {
     fall: Option<Time>,
     /// Measurements of packets sent before then are of an earlier rate.
     hold_until: Time,
+    /// Rounds of cruise.
+    rounds: u32,
     /// Index into [`REACH`].
     reach: usize,
     /// Rounds without a queue at this reach.
     clean: u32,
     round: Round,
-    /// Until when the queue is being let run dry, and when that is due next.
-    drain_until: Time,
-    drain_due: Option<Time>,
+    ebb: Ebb,
     last_sent: Time,
     last_acked: Time,
     smoothed_rtt: Option<Span>,
@@ -187,18 +203,17 @@ impl Satellite {
             train: Train::default(),
             clock: AckClock::default(),
             queue: Queue::default(),
-            unmoved: Unmoved::default(),
             company: Company::default(),
             rate: 0.0,
             capacity: 0.0,
             capacity_at: Time::ZERO,
             fall: None,
             hold_until: Time::ZERO,
+            rounds: 0,
             reach: 0,
             clean: 0,
             round: Round::default(),
-            drain_until: Time::ZERO,
-            drain_due: None,
+            ebb: Ebb::default(),
             last_sent: Time::ZERO,
             last_acked: Time::ZERO,
             smoothed_rtt: None,
@@ -238,6 +253,11 @@ impl Satellite {
         self.standing() > 1.6 * self.target() + 2.0 * self.packet
     }
 
+    /// Whether so much queue stands that the path must be full.
+    fn is_full(&self) -> bool {
+        self.queue.standing() > FULL * self.base()
+    }
+
     fn rtt(&self) -> Span {
         self.smoothed_rtt.unwrap_or(self.initial_rtt)
     }
@@ -263,15 +283,13 @@ impl Satellite {
             loss: lost as f64 / (acked + lost).max(1) as f64,
             ..Round::default()
         };
-        let moved = self.queue.moved();
         if self.phase != Phase::Cruise || app_limited {
             return;
         }
-        if let Some(rate) = self.unmoved.on_round(now, self.queue.standing(), moved) {
-            self.queue.rebase();
-            self.rate = self.rate.max(rate.min(2.0 * self.rate));
-            self.clock.restart();
-            self.hold(now);
+        self.rounds += 1;
+        if self.rounds <= UNPROVEN && self.queue.is_noisy() {
+            self.climb();
+            return;
         }
         if queued {
             self.reach = 0;
@@ -279,7 +297,13 @@ impl Satellite {
         } else {
             self.clean += 1;
             if self.clean >= STAY[self.reach] {
-                self.reach = (self.reach + 1).min(REACH.len() - 1);
+                // What was carried once is tried sooner.
+                let step = if self.rate < SUSPICIOUS * self.capacity {
+                    2
+                } else {
+                    1
+                };
+                self.reach = (self.reach + step).min(REACH.len() - 1);
                 self.clean = 0;
             }
         }
@@ -291,7 +315,7 @@ impl Satellite {
             now,
             long: self.queue.standing() > STRANGE * self.base(),
             innocent: self.clock.in_flight() as f64
-                <= 1.3 * self.pipe() + SLACK_PACKETS * self.packet,
+                <= INNOCENT * self.pipe() + INNOCENT_PACKETS * self.packet,
             in_flight: self.clock.in_flight() as f64,
             pipe: self.pipe(),
             rtt: self.rtt().as_secs_f64(),
@@ -316,21 +340,30 @@ impl Satellite {
         self.hold_until = now + self.rtt() + self.rtt();
     }
 
-    /// The train came back, or could not be measured.
-    fn on_train(&mut self, now: Time, shown: Option<f64>) {
-        let capacity = shown.unwrap_or_else(|| {
-            // No spacing to measure: what was delivered in a round trip, or double what went
-            // out in it (RFC 5681, section 3.1).
-            let base = self.queue.base().unwrap_or(self.initial_rtt);
-            let doubled = 2.0 * self.initial_window / base.as_secs_f64();
-            self.clock.rate(base).unwrap_or(0.0).max(doubled)
-        });
+    /// The train came back, and showed so many bytes per second.
+    fn on_train(&mut self, now: Time, capacity: f64) {
         self.rate = FIRST * capacity;
         self.phase = Phase::Try {
             since: now,
             back: None,
             capacity,
         };
+    }
+
+    /// Goes on from what the train has shown, or from twice the first window, which is through.
+    fn climb(&mut self) {
+        self.start_window = self.pipe().max(2.0 * self.initial_window);
+        self.phase = Phase::Climb { usual: self.rtt() };
+    }
+
+    /// There is a queue: what it delivers is what the path carries.
+    fn climbed(&mut self, now: Time) {
+        self.rounds = UNPROVEN;
+        let base = self.queue.base().unwrap_or(self.initial_rtt);
+        let half = Span::from_nanos(base.as_nanos() / 2);
+        // RFC 5681, section 3.1, when nothing could be measured yet.
+        let window = self.start_window / base.as_secs_f64();
+        self.cruise_at(now, self.clock.rate(half).unwrap_or(window));
     }
 }
 
@@ -350,7 +383,6 @@ impl Controller for Satellite {
             self.round.app_limited = true;
         }
         self.clock.on_sent(packet.bytes);
-        self.unmoved.on_sent(packet.bytes);
         if self.queue.base().is_some() && self.phase == Phase::Start {
             self.train.on_sent(packet, self.packet);
         }
@@ -384,8 +416,13 @@ impl Controller for Satellite {
         }
         self.frame.0 += packet.bytes;
         self.round.acked += packet.bytes;
-        if self.phase == Phase::Start && !packet.app_limited && !self.train.is_out() {
-            self.start_window += packet.bytes as f64;
+        let growth = match self.phase {
+            Phase::Start if !self.train.is_out() => 1.0,
+            Phase::Climb { .. } => CLIMB,
+            _ => 0.0,
+        };
+        if !packet.app_limited {
+            self.start_window += growth * packet.bytes as f64;
         }
         self.smoothed_rtt = Some(packet.smoothed_rtt);
         if let Phase::Try { since, back, .. } = &mut self.phase
@@ -420,11 +457,24 @@ impl Controller for Satellite {
                 if let Some(path) = self.remembered() {
                     self.rate = REMEMBERED * path.rate;
                 }
-                let full = self.queue.standing() > FULL * self.base();
-                if let Some(shown) = self.train.on_acks_done(now, self.queue.standing() < SMOOTH) {
-                    self.on_train(now, shown);
-                } else if full && !self.train.is_out() {
-                    self.on_train(now, None);
+                let smooth = self.queue.standing() < SMOOTH;
+                if let Some(shown) = self.train.on_acks_done(now, smooth) {
+                    match shown {
+                        Some(capacity) => self.on_train(now, capacity),
+                        None => self.climb(),
+                    }
+                } else if !self.train.is_out() && self.is_full() {
+                    self.climbed(now);
+                }
+            }
+            Phase::Climb { usual } => {
+                // Slots and jitter do not change the average.
+                let usual = usual.min(self.rtt());
+                self.phase = Phase::Climb { usual };
+                let more = self.rtt().as_secs_f64() - usual.as_secs_f64();
+                let full = more > (CLIMBED * self.base()).max(2.0 * self.queue.noise());
+                if full || self.is_full() {
+                    self.climbed(now);
                 }
             }
             Phase::Try {
@@ -452,6 +502,7 @@ impl Controller for Satellite {
         // A packet lost on the air has used the transmitter. One that found the queue
         // full, that left into the dark, or that is one of a whole burst has not.
         let congestion = self.queue_is_long()
+            || matches!(self.phase, Phase::Climb { .. })
             || self.round.loss > NOISE
             || packet.now < self.dark_until
             || self.frame.1 > BURST * self.frame.0.max(1);
@@ -467,11 +518,16 @@ impl Controller for Satellite {
             self.round.queued = true;
         }
         self.company.on_congestion();
-        if event.persistent && self.phase == Phase::Start {
+        let climbing = match self.phase {
+            Phase::Start => self.rate == 0.0 && !self.train.is_out(),
+            Phase::Climb { .. } => true,
+            _ => false,
+        };
+        if event.persistent && matches!(self.phase, Phase::Start | Phase::Climb { .. }) {
             self.rate = 0.0;
             self.start_window = self.initial_window;
-        } else if self.phase == Phase::Start && self.rate == 0.0 && !self.train.is_out() {
-            self.on_train(event.now, None);
+        } else if climbing {
+            self.climbed(event.now);
         }
     }
 
@@ -487,6 +543,7 @@ impl Controller for Satellite {
     fn window(&self) -> u64 {
         let own = match self.phase {
             Phase::Start if self.rate == 0.0 => self.start_window,
+            Phase::Climb { .. } => self.start_window,
             _ => {
                 self.pipe() * (1.0 + SLACK + REACH[self.reach])
                     + 2.0 * self.target()
@@ -509,6 +566,7 @@ impl Controller for Satellite {
         let own = match self.phase {
             Phase::Start if !self.train.is_out() => return Some(train::RATE),
             Phase::Start if self.rate == 0.0 => self.start_window / self.base(),
+            Phase::Climb { .. } => self.start_window / self.base(),
             Phase::Start | Phase::Try { .. } => self.rate,
             Phase::Cruise => self.rate * self.gain(),
         };
@@ -525,9 +583,6 @@ impl Satellite {
     /// What a frame of acknowledgements changes once the path is known.
     fn cruise(&mut self, now: Time, app_limited: bool) {
         let rtt = self.queue.base().unwrap_or(self.initial_rtt);
-        let foreign = self.queue.standing() > unmoved::LEAST * self.base();
-        let watched = foreign && !app_limited;
-        (self.unmoved).on_acks_done(now, watched, self.queue.standing(), self.rate);
         let limit = (4.0 * self.target() / self.rate).max(PLANNED * self.base());
         let long =
             now >= self.dark_until && self.company.window() == 0.0 && self.queue.standing() > limit;
@@ -535,9 +590,15 @@ impl Satellite {
             // The path carries less than it did. What the last quarter of a round trip (no
             // gap between two satellites) delivered is believed for half a round trip; after that we have stopped
             // sending, and what is delivered shows no more than that.
+            self.rounds = UNPROVEN;
             let began = *self.fall.get_or_insert(now);
             let half = Span::from_nanos(rtt.as_nanos() / 2);
             let quarter = Span::from_nanos(rtt.as_nanos() / 4).max(SHORTEST);
+            let quarter = if self.queue.is_noisy() {
+                quarter.max(half)
+            } else {
+                quarter
+            };
             if now.since(began) <= half
                 && let Some(recent) = self.clock.rate(quarter)
             {
@@ -546,6 +607,7 @@ impl Satellite {
             self.hold(now);
         } else if self.fall.take().is_some() {
             self.clock.restart();
+            self.ebb.restart();
         }
         if !app_limited
             && now >= self.hold_until
@@ -560,29 +622,27 @@ impl Satellite {
         self.capacity_at = now;
         self.capacity += (self.rate - self.capacity) * (since / FORGET).min(1.0);
         self.capacity = self.capacity.max(self.rate);
-        // The base round-trip time must be seen now and then, by everyone who shares
-        // the queue: let it run dry once before the memory of it ends.
-        match self.drain_due {
-            None => self.drain_due = Some(now + queue::MEMORY_HALF),
-            Some(due) if now >= due => {
-                self.drain_due = Some(now + queue::MEMORY_HALF);
-                let own = self.standing().max(self.target()) * 2.0;
-                let seconds = (own / ((1.0 - DRAIN) * self.rate)).min(rtt.as_secs_f64());
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "less than a round trip"
-                )]
-                let span = Span::from_nanos((seconds * 1e9) as u64);
-                self.drain_until = now + span;
+        let verdict = self.ebb.on_acks_done(ebb::Sight {
+            now,
+            rtt,
+            standing: self.queue.standing(),
+            target: self.target() / self.rate,
+            doubtful: self.round.queued && self.rate < SUSPICIOUS * self.capacity,
+            urgent: self.company.is_suspected(),
+            busy: !app_limited && self.company.window() == 0.0,
+        });
+        if let Some(verdict) = verdict {
+            self.company.on_verdict(verdict == ebb::Verdict::Queue);
+            if verdict == ebb::Verdict::LongerWay {
+                self.queue.rebase();
+                self.round.queued = false;
             }
-            Some(_) => {}
         }
     }
 
     fn gain(&self) -> f64 {
-        if self.last_acked < self.drain_until {
-            return DRAIN;
+        if let Some(gain) = self.ebb.gain(self.last_acked) {
+            return gain;
         }
         let error = (self.target() - self.standing()) / self.pipe();
         (1.0 + CORRECTION * error).clamp(0.5, 2.0) + REACH[self.reach]

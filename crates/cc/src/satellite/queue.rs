@@ -43,8 +43,6 @@ pub(super) struct Queue {
     /// jitter and slots make large ones.
     jitter: f64,
     last: Option<Span>,
-    /// Least and largest of this round.
-    extremes: Option<(Span, Span)>,
 }
 
 impl Queue {
@@ -67,8 +65,6 @@ impl Queue {
                 .min(MOST_STEP.as_nanos()) as f64;
             self.jitter += (step - self.jitter) / JITTER_SAMPLES;
         }
-        let (low, high) = self.extremes.unwrap_or((sample, sample));
-        self.extremes = Some((low.min(sample), high.max(sample)));
         while self.lows.back().is_some_and(|(_, low)| *low >= sample) {
             self.lows.pop_back();
         }
@@ -116,18 +112,18 @@ impl Queue {
         }
     }
 
-    /// Seconds between the least and the largest sample since the last call.
-    pub(super) fn moved(&mut self) -> f64 {
-        (self.extremes.take()).map_or(0.0, |(low, high)| high.as_secs_f64() - low.as_secs_f64())
+    /// Seconds of jitter, where there is any to speak of.
+    pub(super) fn noise(&self) -> f64 {
+        if self.is_noisy() {
+            self.jitter * 1e-9
+        } else {
+            0.0
+        }
     }
 
-    /// Seconds of jitter, where there is any to speak of.
-    fn noise(&self) -> f64 {
-        if self.jitter < NOISY {
-            0.0
-        } else {
-            self.jitter * 1e-9
-        }
+    /// Whether samples jump: by slots of the way back, or by jitter.
+    pub(super) fn is_noisy(&self) -> bool {
+        self.jitter >= NOISY
     }
 
     /// Seconds of standing queue.

@@ -206,14 +206,14 @@ pub(super) static GOALS: &[Budget] = &[
     Budget {
         work: "two alike, queue 1 BDP, 120 s",
         source: "Project goal",
-        seeds: Seeds::Fixed,
+        seeds: Seeds::Few,
         plan: |cc, seed| beside(cc, cc, seed),
         goals: &[figure!("fairness (Jain)", "", Limit::AtLeast(0.95), jain)],
     },
     Budget {
         work: "beside CUBIC, queue 1 BDP, 120 s",
         source: "Project goal",
-        seeds: Seeds::Fixed,
+        seeds: Seeds::Few,
         plan: |cc, seed| beside(cc, Choice::Cubic, seed),
         goals: &[
             figure!("CUBIC keeps", "share", Limit::AtLeast(0.40), |records| {
