@@ -142,6 +142,9 @@ pub struct Files {
     /// The configuration, written by a person.
     pub config: PathBuf,
     role: &'static str,
+    /// Where systemd wants what changes by itself (StateDirectory=); without, it lies
+    /// beside the rest.
+    state: Option<PathBuf>,
 }
 
 /// Whom a terminal is paired with.
@@ -154,16 +157,23 @@ pub struct Pairing {
 
 impl Files {
     pub fn gateway(config: PathBuf) -> Self {
-        Self {
-            config,
-            role: "gateway",
-        }
+        Self::of("gateway", config)
     }
 
     pub fn terminal(config: PathBuf) -> Self {
+        Self::of("terminal", config)
+    }
+
+    fn of(role: &'static str, config: PathBuf) -> Self {
+        let directories = std::env::var_os("STATE_DIRECTORY").unwrap_or_default();
+        // systemd gives several with colons between them.
+        let state = std::env::split_paths(&directories)
+            .next()
+            .filter(|first| first.is_absolute());
         Self {
             config,
-            role: "terminal",
+            role,
+            state,
         }
     }
 
@@ -173,6 +183,15 @@ impl Files {
 
     pub fn key(&self) -> PathBuf {
         self.beside(&format!("{}.key", self.role))
+    }
+
+    /// What is known of the paths to the peers.
+    pub fn paths(&self) -> PathBuf {
+        let name = format!("{}.paths.toml", self.role);
+        match &self.state {
+            Some(state) => state.join(name),
+            None => self.beside(&name),
+        }
     }
 
     pub fn registry(&self) -> PathBuf {

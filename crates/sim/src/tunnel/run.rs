@@ -167,6 +167,7 @@ impl<'a> Run<'a> {
                         .map(|(.., progress)| progress.clone())
                         .collect(),
                 },
+                paths: Paths::default(),
             },
         );
         let serving = gateway.clone();
