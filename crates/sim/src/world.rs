@@ -326,8 +326,8 @@ impl<'a> World<'a> {
             // Segmentation is undone before the link: each datagram is a packet.
             let segment = transmit.segment_size.unwrap_or(bytes.len()).max(1);
             let datagrams: Vec<_> = bytes.chunks(segment).map(BytesMut::from).collect();
-            let flow = &mut self.flows[index];
             for payload in datagrams {
+                let flow = &mut self.flows[index];
                 let ip = (payload.len() + IP_UDP) as u64;
                 let side = if node % 2 == GATEWAY {
                     flow.forward_ip_bytes += ip;
@@ -354,15 +354,7 @@ impl<'a> World<'a> {
                     waited: Span::ZERO,
                 };
                 self.edges[first].enter(self.now, datagram);
-                if self.edge_at[first].is_none() {
-                    let at = self.edges[first].direction.poll_timeout();
-                    self.edge_at[first] = at;
-                    if let Some(at) = at {
-                        self.order += 1;
-                        self.queue
-                            .push(Reverse((at, self.order, Wake::Edge(first))));
-                    }
-                }
+                self.schedule_edge(first);
             }
         }
         self.note(index);
