@@ -1,5 +1,6 @@
 //! The configuration files of terminal and gateway: parse, check.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -165,15 +166,11 @@ impl Files {
     }
 
     fn of(role: &'static str, config: PathBuf) -> Self {
-        let directories = std::env::var_os("STATE_DIRECTORY").unwrap_or_default();
-        // systemd gives several with colons between them.
-        let state = std::env::split_paths(&directories)
-            .next()
-            .filter(|first| first.is_absolute());
+        let told = std::env::var_os("STATE_DIRECTORY").unwrap_or_default();
         Self {
             config,
             role,
-            state,
+            state: state_directory(&told),
         }
     }
 
@@ -276,6 +273,13 @@ impl Files {
     }
 }
 
+/// The first of the directories that systemd has `told`, with colons between them.
+fn state_directory(told: &OsStr) -> Option<PathBuf> {
+    std::env::split_paths(told)
+        .next()
+        .filter(|first| first.is_absolute())
+}
+
 fn parse<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Failure> {
     toml::from_str(&failure::read(path)?).map_err(|error| Failure::file(path, error))
 }
@@ -305,5 +309,22 @@ mod tests {
         }
         toml::from_str::<Gateway>("listen = \"[::]:4433\"\n[egress]\nallow = [\"10.9.0.0/16\"]")
             .unwrap();
+    }
+
+    #[test]
+    fn what_changes_by_itself_lies_where_systemd_says_or_beside_the_rest() {
+        let paths = |told: &str| {
+            let files = Files {
+                config: "/etc/bentpipe/terminal.toml".into(),
+                role: "terminal",
+                state: state_directory(OsStr::new(told)),
+            };
+            files.paths().display().to_string()
+        };
+        assert_eq!(paths(""), "/etc/bentpipe/terminal.paths.toml");
+        assert_eq!(paths("lib/bentpipe"), "/etc/bentpipe/terminal.paths.toml");
+        let state = "/var/lib/bentpipe/terminal.paths.toml";
+        assert_eq!(paths("/var/lib/bentpipe"), state);
+        assert_eq!(paths("/var/lib/bentpipe:/var/lib/other"), state);
     }
 }

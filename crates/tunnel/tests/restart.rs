@@ -8,8 +8,11 @@ use std::time::Duration;
 use bentpipe_cc::Choice;
 use bentpipe_link::Scenario;
 use bentpipe_sim::tunnel::clock::Clock;
-use bentpipe_tunnel::paths::Paths;
-use support::{GATEWAY_SEED, Setup, TERMINAL_SEED, identity, in_virtual_time, now};
+use bentpipe_tunnel::paths::{Kept, Paths};
+use bentpipe_tunnel::terminal::Terminal;
+use support::{
+    GATEWAY_SEED, Setup, TERMINAL_SEED, endpoint, identity, in_virtual_time, now, sockets,
+};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const ORIGIN: &str = "93.184.216.34:80";
@@ -105,5 +108,34 @@ fn what_is_known_is_known_by_whom_and_of_whom() {
         )
         .await;
         assert_eq!(second.took[0], first.took[0], "as if nothing were known");
+    });
+}
+
+/// A terminal whose gateway is away tries to reach it all the time, which is no use of the path.
+#[test]
+fn what_is_known_ages_while_the_gateway_cannot_be_reached() {
+    in_virtual_time(async |clock| {
+        let first = life(&clock, Choice::Cubic, Default::default(), &[LONG, LONG]).await;
+        let [_, gateways] = first.paths;
+        // As if the terminal had been told what the gateway knows.
+        let kept = gateways.kept().into_iter().map(|kept| Kept {
+            peer: identity(GATEWAY_SEED).fingerprint(),
+            ..kept
+        });
+        let paths = Paths::restored(kept);
+        let setup = Setup {
+            paths: [paths.clone(), Paths::default()],
+            ..Setup::default()
+        };
+        let (_network, socket, _nobody) = sockets(&clock, &setup.scenario);
+        let (_terminal, keep) = Terminal::new(setup.connector(endpoint(&clock, socket, None)));
+        let known = || paths.known(&identity(GATEWAY_SEED).fingerprint());
+        assert!(known().is_some());
+        let hour = Duration::from_secs(3600);
+        assert!(
+            tokio::time::timeout(hour, keep).await.is_err(),
+            "it goes on trying"
+        );
+        assert_eq!(known(), None);
     });
 }
