@@ -9,7 +9,7 @@ import pytest
 from bentpipe_lab import measure
 from bentpipe_lab.process import Process
 from bentpipe_lab.system import Bentpipe, Transport, start_bentpipe
-from bentpipe_lab.topology import topology
+from bentpipe_lab.topology import Topology, topology
 from bentpipe_lab.verdict import Verdict
 from conversation import eventually
 
@@ -75,6 +75,20 @@ def test_a_damaged_file_is_told_and_costs_nothing_else(own_tunnel: Bentpipe) -> 
     restart(own_tunnel)
     rate, _ = known(own_tunnel.gateway)
     assert rate > 1
+
+
+def test_a_place_that_cannot_be_written_costs_a_warning(
+    path: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a full disk, and told once by each end that has something to write."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "nowhere"))
+    tunnel = start_bentpipe(path)
+    assert measure.download_10mib(path).verdict is Verdict.OK
+    restart(tunnel)
+    told = tunnel.gateway.log.read_text()
+    assert told.count(f"{tmp_path / 'nowhere' / 'gateway.paths.toml'}: No such file or directory") == 1
+    assert "not kept over a restart" in told
+    assert measure.download_2mb(path).verdict is Verdict.OK
 
 
 def restart(tunnel: Bentpipe) -> None:
