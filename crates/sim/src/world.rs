@@ -17,10 +17,7 @@ use crate::network::{Datagram, Edge, IP_UDP};
 use crate::node::{Node, Program};
 use crate::plan::{Plan, PlanError, Transfer, What};
 use crate::record::{FlowRecord, FlowSample, LinkRecord, Records, TransferRecord, Verdict};
-
-/// The least time between two wake-ups of an endpoint. A pacing delay that rounds to
-/// nothing would otherwise stop the clock.
-const STEP: Span = Span::from_nanos(1_000);
+use crate::timer;
 
 /// Carries out `plan`. `base` is any [`Instant`]; the QUIC library wants some, and only
 /// differences to it matter.
@@ -451,9 +448,8 @@ impl<'a> World<'a> {
         let Some(at) = self.nodes[node].poll_timeout() else {
             return;
         };
-        let at = self.time(at).max(self.now + STEP).as_nanos();
-        let granularity = self.plan.flows[node / 2].granularity.as_nanos().max(1);
-        let at = Time::from_nanos(at.div_ceil(granularity).saturating_mul(granularity));
+        let granularity = self.plan.flows[node / 2].granularity;
+        let at = timer::fires(self.time(at), self.now, granularity);
         if self.node_at[node].is_none_or(|set| at < set) {
             self.node_at[node] = Some(at);
             self.wake(at, Wake::Node(node));
