@@ -70,6 +70,8 @@ struct Flow {
     /// UDP payload that has reached the terminal.
     arrived_udp_bytes: u64,
     forward_ip_bytes: u64,
+    /// Of these, before the transfer that is under way.
+    sent_before: u64,
     return_ip_bytes: u64,
     /// Sum, number and maximum of waiting times since the last sample.
     waited: (u64, u64, u64),
@@ -196,6 +198,10 @@ impl<'a> World<'a> {
 
     fn finish(mut self) -> Records {
         for (index, flow) in self.flows.iter().enumerate() {
+            if flow.asked {
+                let last = latest(&mut self.records.transfers, index);
+                last.sent_ip_bytes = flow.forward_ip_bytes - flow.sent_before;
+            }
             let broken = [GATEWAY, TERMINAL]
                 .into_iter()
                 .find_map(|side| self.nodes[2 * index + side].broken.clone());
@@ -304,8 +310,9 @@ impl<'a> World<'a> {
             asked_ns: self.now.as_nanos(),
             first_byte_ns: None,
             done_ns: None,
-            sent_ip_bytes: flow.forward_ip_bytes,
+            sent_ip_bytes: 0,
         });
+        flow.sent_before = flow.forward_ip_bytes;
         self.nodes[2 * index + TERMINAL].ask(bytes);
         self.drive(2 * index + TERMINAL);
     }
@@ -379,11 +386,7 @@ impl<'a> World<'a> {
             next = Some(plan.transfers.first());
         }
         if flow.asked {
-            let at = (self.records.transfers)
-                .iter_mut()
-                .rev()
-                .find(|record| record.flow == index)
-                .expect("what was asked for has a record");
+            let at = latest(&mut self.records.transfers, index);
             flow.received += received - at.received;
             at.received = received;
             if first_byte && at.first_byte_ns.is_none() {
@@ -391,7 +394,7 @@ impl<'a> World<'a> {
             }
             if done {
                 at.done_ns = Some(now);
-                at.sent_ip_bytes = flow.forward_ip_bytes - at.sent_ip_bytes;
+                at.sent_ip_bytes = flow.forward_ip_bytes - flow.sent_before;
                 flow.asked = false;
                 flow.transfer += 1;
                 next = Some(plan.transfers.get(flow.transfer));
@@ -495,11 +498,19 @@ impl Flow {
             received: 0,
             arrived_udp_bytes: 0,
             forward_ip_bytes: 0,
+            sent_before: 0,
             return_ip_bytes: 0,
             waited: (0, 0, 0),
             finished: false,
         }
     }
+}
+
+/// The record of the transfer that `flow` asked for last.
+fn latest(transfers: &mut [TransferRecord], flow: usize) -> &mut TransferRecord {
+    (transfers.iter_mut().rev())
+        .find(|record| record.flow == flow)
+        .expect("what was asked for has a record")
 }
 
 fn gateway_address(flow: usize) -> SocketAddr {

@@ -205,6 +205,11 @@ fn an_outage_without_end_ends_with_a_verdict() {
     plan.until = Span::from_millis(100_000);
     let records = records(&plan);
     assert_ne!(records.flows[0].verdict, Verdict::Ok);
+    let (transfer, flow) = (&records.transfers[0], &records.flows[0]);
+    assert!(
+        (transfer.received..=flow.forward_ip_bytes).contains(&transfer.sent_ip_bytes),
+        "{transfer:?}, {flow:?}"
+    );
 }
 
 /// All budgets with few seeds; `bentpipe sim budgets` runs them with thirty.
