@@ -260,7 +260,8 @@ impl<'a> World<'a> {
             What::ReturnRate(rate) => self.set_rate(r#return, rate),
             What::Blackout(span) => {
                 for edge in [forward, r#return] {
-                    self.edges[edge].dark_until = self.now + span;
+                    let edge = &mut self.edges[edge];
+                    edge.dark_until = edge.dark_until.max(self.now + span);
                 }
             }
         }

@@ -201,7 +201,11 @@ fn a_plan_that_cannot_be_carried_out_is_refused() {
 fn an_outage_without_end_ends_with_a_verdict() {
     let mut plan = plan(Choice::Satellite, geo("0 %", "100 kB"), 1, 10 << 20);
     let dark = bentpipe_sim::What::Blackout(Span::from_millis(1_000_000));
-    plan.links[0] = plan.links[0].clone().change(Span::from_millis(2_000), dark);
+    // A shorter one within it does not end it.
+    let darker = bentpipe_sim::What::Blackout(Span::from_millis(1_000));
+    plan.links[0] = (plan.links[0].clone())
+        .change(Span::from_millis(2_000), dark)
+        .change(Span::from_millis(3_000), darker);
     plan.until = Span::from_millis(100_000);
     let records = records(&plan);
     assert_ne!(records.flows[0].verdict, Verdict::Ok);

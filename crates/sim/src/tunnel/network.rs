@@ -222,7 +222,7 @@ impl Network {
             What::ReturnRate(rate) => set(2 * link + 1, rate),
             What::Blackout(span) => {
                 for edge in &mut state.edges[2 * link..2 * link + 2] {
-                    edge.dark_until = now + span;
+                    edge.dark_until = edge.dark_until.max(now + span);
                 }
             }
         }
