@@ -7,7 +7,8 @@ import hashlib
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from bentpipe_lab.content import incompressible
@@ -114,3 +115,11 @@ def reset(end: socket.socket) -> None:
 def digest(data: bytes) -> str:
     """For comparing without printing megabytes."""
     return hashlib.sha256(data).hexdigest()
+
+
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    """Wait for a condition; fail when it does not come true."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain: {what}"
+        time.sleep(0.1)

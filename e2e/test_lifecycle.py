@@ -4,8 +4,6 @@ import random
 import re
 import shutil
 import socket
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,7 @@ from bentpipe_lab.process import Process
 from bentpipe_lab.system import GATEWAY_PORT, Bentpipe, enrolment, start_bentpipe
 from bentpipe_lab.topology import SATELLITE, SERVER4, Topology
 from bentpipe_lab.verdict import Verdict
-from conversation import PATIENCE_S, assert_reset, connect, conversation
+from conversation import PATIENCE_S, assert_reset, connect, conversation, eventually
 
 KEY = re.compile(r"sha256:[\w-]+")
 FOREIGN_TABLE = """
@@ -28,14 +26,6 @@ table inet somebody_elses {
 def works(tunnel: Bentpipe) -> bool:
     """Whether a download through the tunnel succeeds now."""
     return measure.download_2mb(tunnel.path).verdict is Verdict.OK
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition; fail when it does not come true."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain: {what}"
-        time.sleep(0.1)
 
 
 def network_state(path: Topology) -> str:

@@ -91,8 +91,26 @@ def test_a_target_counts_from_the_beginning_of_the_last_transfer() -> None:
 
 def test_a_target_can_lie_at_the_bound() -> None:
     """2 MB over 10 Mbit/s and 650 ms: two round trips and 1.67 s on the wire, against a target of 3 s."""
-    assert kuhn.bound_s(2, 10, 0.65, 0.0, again=False) == pytest.approx(2.97, abs=0.005)
-    assert kuhn.bound_s(2, 10, 0.65, 0.5, again=True) == pytest.approx(0.65 + 2 * 1.67, abs=0.005)
+    small = kuhn.bound(2, 10, 0.65, 0.0, 32, again=False)
+    assert small.physics_s == pytest.approx(2.97, abs=0.005)
+    again = kuhn.bound(2, 10, 0.65, 0.5, 32, again=True)
+    assert again.physics_s == again.start_s == pytest.approx(0.65 + 2 * 1.67, abs=0.005)
+
+
+def test_who_knows_nothing_waits_for_the_first_acknowledgement() -> None:
+    """32 packets take 38.4 ms of the first 650 ms at 10 Mbit/s; a window that fills the round trip costs nothing."""
+    small = kuhn.bound(2, 10, 0.65, 0.0, 32, again=False)
+    assert small.start_s - small.physics_s == pytest.approx(0.65 - 0.0384)
+    full = kuhn.bound(2, 10, 0.65, 0.0, 542, again=False)
+    assert full.start_s == full.physics_s
+
+
+def test_a_missed_target_says_whether_it_could_be_kept() -> None:
+    bound = kuhn.Bound(physics_s=2.0, start_s=2.6)
+    assert kuhn.why(1.9, bound, 3.0) == "nobody can: less than physics allows"
+    assert kuhn.why(2.5, bound, 3.0).startswith("not from that window: 0.10 s short")
+    assert kuhn.why(2.7, bound, 3.0) == "reachable; missed by 0.30 s"
+    assert kuhn.why(2.7, bound, None) == "reachable; not reached"
 
 
 def test_endres_counts_from_the_first_byte() -> None:

@@ -1,5 +1,6 @@
 //! The configuration files of terminal and gateway: parse, check.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -142,6 +143,9 @@ pub struct Files {
     /// The configuration, written by a person.
     pub config: PathBuf,
     role: &'static str,
+    /// Where systemd wants what changes by itself (StateDirectory=); without, it lies
+    /// beside the rest.
+    state: Option<PathBuf>,
 }
 
 /// Whom a terminal is paired with.
@@ -154,16 +158,19 @@ pub struct Pairing {
 
 impl Files {
     pub fn gateway(config: PathBuf) -> Self {
-        Self {
-            config,
-            role: "gateway",
-        }
+        Self::of("gateway", config)
     }
 
     pub fn terminal(config: PathBuf) -> Self {
+        Self::of("terminal", config)
+    }
+
+    fn of(role: &'static str, config: PathBuf) -> Self {
+        let told = std::env::var_os("STATE_DIRECTORY").unwrap_or_default();
         Self {
             config,
-            role: "terminal",
+            role,
+            state: state_directory(&told),
         }
     }
 
@@ -173,6 +180,15 @@ impl Files {
 
     pub fn key(&self) -> PathBuf {
         self.beside(&format!("{}.key", self.role))
+    }
+
+    /// What is known of the paths to the peers.
+    pub fn paths(&self) -> PathBuf {
+        let name = format!("{}.paths.toml", self.role);
+        match &self.state {
+            Some(state) => state.join(name),
+            None => self.beside(&name),
+        }
     }
 
     pub fn registry(&self) -> PathBuf {
@@ -257,6 +273,13 @@ impl Files {
     }
 }
 
+/// The first of the directories that systemd has `told`, with colons between them.
+fn state_directory(told: &OsStr) -> Option<PathBuf> {
+    std::env::split_paths(told)
+        .next()
+        .filter(|first| first.is_absolute())
+}
+
 fn parse<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Failure> {
     toml::from_str(&failure::read(path)?).map_err(|error| Failure::file(path, error))
 }
@@ -286,5 +309,22 @@ mod tests {
         }
         toml::from_str::<Gateway>("listen = \"[::]:4433\"\n[egress]\nallow = [\"10.9.0.0/16\"]")
             .unwrap();
+    }
+
+    #[test]
+    fn what_changes_by_itself_lies_where_systemd_says_or_beside_the_rest() {
+        let paths = |told: &str| {
+            let files = Files {
+                config: "/etc/bentpipe/terminal.toml".into(),
+                role: "terminal",
+                state: state_directory(OsStr::new(told)),
+            };
+            files.paths().display().to_string()
+        };
+        assert_eq!(paths(""), "/etc/bentpipe/terminal.paths.toml");
+        assert_eq!(paths("lib/bentpipe"), "/etc/bentpipe/terminal.paths.toml");
+        let state = "/var/lib/bentpipe/terminal.paths.toml";
+        assert_eq!(paths("/var/lib/bentpipe"), state);
+        assert_eq!(paths("/var/lib/bentpipe:/var/lib/other"), state);
     }
 }

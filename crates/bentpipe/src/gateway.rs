@@ -16,6 +16,7 @@ use clap::{Args, Subcommand};
 use crate::config::Files;
 use crate::daemon;
 use crate::failure::Failure;
+use crate::path_file::Keeper;
 use crate::registry::FileRegistry;
 
 const FIRST_CONFIG: &str = r#"# bentpipe gateway
@@ -117,12 +118,14 @@ async fn serve(files: Files) -> Result<(), Failure> {
     let server = server_config(&identity, registry.clone(), &transport);
     let (endpoint, received) = quic::endpoint(config.listen, &identity, Some(server.clone()))
         .map_err(|error| daemon::cannot_listen("listen", "UDP", config.listen, &error))?;
+    let (keeper, paths) = Keeper::start(files.paths());
     let parts = Parts {
         server,
         registry,
         transport,
         egress: config.egress(),
         dialler: Machine,
+        paths,
     };
     let gateway = Gateway::new(endpoint.clone(), parts);
     println!(
@@ -143,6 +146,7 @@ async fn serve(files: Files) -> Result<(), Failure> {
     }
     endpoint.close(0u32.into(), b"the gateway is being stopped");
     daemon::patiently(endpoint.wait_idle()).await;
+    daemon::patiently(keeper.stop()).await;
     println!(
         "stopped: {} datagrams of sessions, {} stray",
         gateway.session_datagrams(),

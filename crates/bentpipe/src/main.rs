@@ -9,6 +9,7 @@ mod terminal;
 mod gateway;
 mod config;
 mod registry;
+mod path_file;
 mod daemon;
 mod doctor;
 

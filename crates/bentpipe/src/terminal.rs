@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use crate::config::{self, Files};
 use crate::daemon;
 use crate::failure::Failure;
+use crate::path_file::Keeper;
 
 const FIRST_CONFIG: &str = r#"# bentpipe terminal
 
@@ -90,6 +91,7 @@ async fn join(files: Files, line: EnrolmentLine) -> Result<(), Failure> {
         line.one_time_identity(),
         line.gateway.clone(),
         line.gateway_key,
+        Paths::default(),
     )?;
     let enrolled = match connector.open().await {
         Ok(session) => {
@@ -122,7 +124,8 @@ async fn serve(files: Files) -> Result<(), Failure> {
     let (gateway, gateway_key) = files.read_pairing()?;
     let identity = files.identity()?;
     limits::raise_open_files();
-    let connector = connector(&config, identity, gateway.clone(), gateway_key)?;
+    let (keeper, paths) = Keeper::start(files.paths());
+    let connector = connector(&config, identity, gateway.clone(), gateway_key, paths)?;
     let endpoint = connector.endpoint.clone();
     if let Err(error) = network::follow(endpoint.clone()) {
         tracing::warn!("changes of this machine's addresses will be noticed late: {error}");
@@ -168,6 +171,7 @@ async fn serve(files: Files) -> Result<(), Failure> {
     tasks.shutdown().await;
     endpoint.close(0u32.into(), b"the terminal is being stopped");
     daemon::patiently(endpoint.wait_idle()).await;
+    daemon::patiently(keeper.stop()).await;
     println!("stopped");
     Ok(())
 }
@@ -177,6 +181,7 @@ fn connector(
     identity: Identity,
     gateway: bentpipe_tunnel::target::Target,
     gateway_key: bentpipe_tunnel::identity::Fingerprint,
+    paths: Paths,
 ) -> Result<Connector<Machine>, Failure> {
     // A wildcard IPv6 socket reaches IPv4 gateways too, where the machine has IPv6.
     let (endpoint, _) = quic::endpoint(([0u16; 8], 0).into(), &identity, None)
@@ -192,7 +197,7 @@ fn connector(
         gateway,
         gateway_key,
         transport,
-        paths: Paths::default(),
+        paths,
         resolver: Machine,
     })
 }

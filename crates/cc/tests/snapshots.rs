@@ -167,16 +167,34 @@ fn hystart() {
 /// acknowledgements take 3.7: the window has grown by 100 in each, and one more for the way,
 /// to 143 + 470 = 613. Bins of 0.35 round trips and a first window that saw less than 350
 /// make it sooner by up to 0.7 round trips: 540 to 613.
+///
+/// Then it drains: one packet for three that arrive, 100 in a round, leaves 67 fewer in
+/// each. The aim is what came in three bins, 1.05 round trips: 105 packets, after 6.5 to 7.6
+/// rounds. There congestion avoidance begins.
 #[test]
 fn search() {
     let mut line = Line::new(controller(Choice::CubicSearch, 10), 1_600_000, 600, 10.0);
-    let windows = line.rounds(12);
+    let windows = line.rounds(19);
+    println!("{windows:?}");
     assert_eq!(windows[..3], [10, 20, 40]);
-    let threshold = line.controller.slow_start_threshold().expect("it has one") / PACKET;
+    let (at, most) = (0..)
+        .zip(&windows)
+        .max_by_key(|(_, window)| **window)
+        .unwrap();
+    assert!((520..=613).contains(most), "most {most}: {windows:?}");
+    let drain = &windows[at..];
+    let steps = drain.windows(2).take(5).map(|pair| pair[0] - pair[1]);
     assert!(
-        (540..=613).contains(&threshold),
-        "left at {threshold}: {windows:?}"
+        steps.skip(1).all(|step| (65..=69).contains(&step)),
+        "{windows:?}"
     );
+    let threshold = line.controller.slow_start_threshold().expect("it has one") / PACKET;
+    assert!((104..=106).contains(&threshold), "drained to {threshold}");
+    let rounds = drain
+        .iter()
+        .take_while(|window| **window > threshold + 1)
+        .count();
+    assert!((7..=9).contains(&rounds), "{rounds} rounds: {windows:?}");
     assert_eq!(line.dropped, 0);
 }
 

@@ -10,6 +10,7 @@
 //! certificate and the endpoints' random numbers all derive from the plan's seed.
 //!
 //! - [`plan`]: what to do
+//! - `timer`: when the QUIC library's timers fire
 //! - `network`: links joined to a graph, and what happened to the packets in it
 //! - `node`: one end of a connection and the program behind it
 //! - `world`: the clock, and the loop
@@ -20,6 +21,7 @@
 //! runtime's paused clock.
 
 pub mod plan;
+mod timer;
 mod identity;
 mod network;
 mod node;
@@ -31,6 +33,9 @@ pub mod tunnel;
 pub use plan::{Change, FlowPlan, LinkPlan, Move, Plan, PlanError, Transfer, What};
 pub use record::Records;
 pub use world::run;
+
+/// Bytes of the request for a transfer or a flow: as many as a small HTTP one has.
+const REQUEST: usize = 100;
 
 /// A seed for what draws beside the links; `number` tells them apart.
 fn seed_of(run: u64, number: u64) -> u64 {

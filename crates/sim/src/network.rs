@@ -12,7 +12,7 @@ use noq_proto::EcnCodepoint;
 pub(crate) const IP_UDP: usize = 28;
 
 /// A UDP datagram on its way.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Datagram {
     pub(crate) flow: usize,
     pub(crate) from: SocketAddr,
@@ -22,7 +22,8 @@ pub(crate) struct Datagram {
     pub(crate) route: Vec<usize>,
     /// When it entered the direction that it is in.
     pub(crate) entered: Time,
-    /// Waiting in queues so far.
+    /// Waiting in queues so far: what it was inside directions beyond their typical delay
+    /// and its sending at the rate of the plan.
     pub(crate) waited: Span,
 }
 
@@ -30,15 +31,37 @@ impl Packet for Datagram {
     fn ip_len(&self) -> usize {
         self.payload.len() + IP_UDP
     }
+
+    fn flow(&self) -> u64 {
+        self.flow as u64
+    }
+
+    fn mark_ce(&mut self) -> bool {
+        let capable = self.ecn.is_some();
+        if capable {
+            self.ecn = Some(EcnCodepoint::Ce);
+        }
+        capable
+    }
+
+    fn duplicate(&self) -> Option<Self> {
+        Some(self.clone())
+    }
+
+    // The UDP checksum sees what is corrupted, and the datagram never reaches an endpoint.
 }
 
 /// One direction of one link; an edge of the graph.
 #[derive(Debug)]
 pub(crate) struct Edge {
     pub(crate) direction: Direction<Datagram>,
+    /// What enters before then is lost.
     pub(crate) dark_until: Time,
+    /// Packets that were.
     pub(crate) blacked_out: u64,
+    /// One way, typically.
     delay: Span,
+    /// At best, until a change says otherwise.
     pub(crate) rate: bentpipe_units::Rate,
 }
 

@@ -13,8 +13,8 @@ use noq_proto::{
     EndpointConfig, Event, FourTuple, ReadError, ServerConfig, StreamEvent, StreamId, Transmit,
 };
 
-/// A request: as long as a small HTTP one.
-const REQUEST: usize = 100;
+use crate::REQUEST;
+
 /// Datagrams that one call may give: the pacer bounds them to 2 ms anyway.
 const BATCH: std::num::NonZeroUsize = std::num::NonZeroUsize::new(10).expect("ten is not zero");
 

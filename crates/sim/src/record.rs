@@ -35,7 +35,8 @@ pub struct TransferRecord {
     pub first_byte_ns: Option<u64>,
     /// When its last byte arrived.
     pub done_ns: Option<u64>,
-    /// Bytes at the IP level that the gateway sent from request to last byte.
+    /// Bytes at the IP level that the gateway sent from request to last byte, or to the end
+    /// of the run.
     pub sent_ip_bytes: u64,
 }
 

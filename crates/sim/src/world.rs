@@ -17,10 +17,7 @@ use crate::network::{Datagram, Edge, IP_UDP};
 use crate::node::{Node, Program};
 use crate::plan::{Plan, PlanError, Transfer, What};
 use crate::record::{FlowRecord, FlowSample, LinkRecord, Records, TransferRecord, Verdict};
-
-/// The least time between two wake-ups of an endpoint. A pacing delay that rounds to
-/// nothing would otherwise stop the clock.
-const STEP: Span = Span::from_nanos(1_000);
+use crate::timer;
 
 /// Carries out `plan`. `base` is any [`Instant`]; the QUIC library wants some, and only
 /// differences to it matter.
@@ -73,6 +70,8 @@ struct Flow {
     /// UDP payload that has reached the terminal.
     arrived_udp_bytes: u64,
     forward_ip_bytes: u64,
+    /// Of these, before the transfer that is under way.
+    sent_before: u64,
     return_ip_bytes: u64,
     /// Sum, number and maximum of waiting times since the last sample.
     waited: (u64, u64, u64),
@@ -199,6 +198,10 @@ impl<'a> World<'a> {
 
     fn finish(mut self) -> Records {
         for (index, flow) in self.flows.iter().enumerate() {
+            if flow.asked {
+                let last = latest(&mut self.records.transfers, index);
+                last.sent_ip_bytes = flow.forward_ip_bytes - flow.sent_before;
+            }
             let broken = [GATEWAY, TERMINAL]
                 .into_iter()
                 .find_map(|side| self.nodes[2 * index + side].broken.clone());
@@ -257,7 +260,8 @@ impl<'a> World<'a> {
             What::ReturnRate(rate) => self.set_rate(r#return, rate),
             What::Blackout(span) => {
                 for edge in [forward, r#return] {
-                    self.edges[edge].dark_until = self.now + span;
+                    let edge = &mut self.edges[edge];
+                    edge.dark_until = edge.dark_until.max(self.now + span);
                 }
             }
         }
@@ -307,8 +311,9 @@ impl<'a> World<'a> {
             asked_ns: self.now.as_nanos(),
             first_byte_ns: None,
             done_ns: None,
-            sent_ip_bytes: flow.forward_ip_bytes,
+            sent_ip_bytes: 0,
         });
+        flow.sent_before = flow.forward_ip_bytes;
         self.nodes[2 * index + TERMINAL].ask(bytes);
         self.drive(2 * index + TERMINAL);
     }
@@ -326,8 +331,8 @@ impl<'a> World<'a> {
             // Segmentation is undone before the link: each datagram is a packet.
             let segment = transmit.segment_size.unwrap_or(bytes.len()).max(1);
             let datagrams: Vec<_> = bytes.chunks(segment).map(BytesMut::from).collect();
-            let flow = &mut self.flows[index];
             for payload in datagrams {
+                let flow = &mut self.flows[index];
                 let ip = (payload.len() + IP_UDP) as u64;
                 let side = if node % 2 == GATEWAY {
                     flow.forward_ip_bytes += ip;
@@ -354,15 +359,7 @@ impl<'a> World<'a> {
                     waited: Span::ZERO,
                 };
                 self.edges[first].enter(self.now, datagram);
-                if self.edge_at[first].is_none() {
-                    let at = self.edges[first].direction.poll_timeout();
-                    self.edge_at[first] = at;
-                    if let Some(at) = at {
-                        self.order += 1;
-                        self.queue
-                            .push(Reverse((at, self.order, Wake::Edge(first))));
-                    }
-                }
+                self.schedule_edge(first);
             }
         }
         self.note(index);
@@ -390,11 +387,7 @@ impl<'a> World<'a> {
             next = Some(plan.transfers.first());
         }
         if flow.asked {
-            let at = (self.records.transfers)
-                .iter_mut()
-                .rev()
-                .find(|record| record.flow == index)
-                .expect("what was asked for has a record");
+            let at = latest(&mut self.records.transfers, index);
             flow.received += received - at.received;
             at.received = received;
             if first_byte && at.first_byte_ns.is_none() {
@@ -402,7 +395,7 @@ impl<'a> World<'a> {
             }
             if done {
                 at.done_ns = Some(now);
-                at.sent_ip_bytes = flow.forward_ip_bytes - at.sent_ip_bytes;
+                at.sent_ip_bytes = flow.forward_ip_bytes - flow.sent_before;
                 flow.asked = false;
                 flow.transfer += 1;
                 next = Some(plan.transfers.get(flow.transfer));
@@ -459,9 +452,8 @@ impl<'a> World<'a> {
         let Some(at) = self.nodes[node].poll_timeout() else {
             return;
         };
-        let at = self.time(at).max(self.now + STEP).as_nanos();
-        let granularity = self.plan.flows[node / 2].granularity.as_nanos().max(1);
-        let at = Time::from_nanos(at.div_ceil(granularity).saturating_mul(granularity));
+        let granularity = self.plan.flows[node / 2].granularity;
+        let at = timer::fires(self.time(at), self.now, granularity);
         if self.node_at[node].is_none_or(|set| at < set) {
             self.node_at[node] = Some(at);
             self.wake(at, Wake::Node(node));
@@ -507,11 +499,19 @@ impl Flow {
             received: 0,
             arrived_udp_bytes: 0,
             forward_ip_bytes: 0,
+            sent_before: 0,
             return_ip_bytes: 0,
             waited: (0, 0, 0),
             finished: false,
         }
     }
+}
+
+/// The record of the transfer that `flow` asked for last.
+fn latest(transfers: &mut [TransferRecord], flow: usize) -> &mut TransferRecord {
+    (transfers.iter_mut().rev())
+        .find(|record| record.flow == flow)
+        .expect("what was asked for has a record")
 }
 
 fn gateway_address(flow: usize) -> SocketAddr {

@@ -193,7 +193,10 @@ fn a_link_slows_down_and_its_download_with_it() {
 
 #[test]
 fn whatever_never_ends_ends_with_a_verdict() {
-    let dark = geo().change(seconds(8), What::Blackout(seconds(1_000_000)));
+    // A shorter blackout within the endless one does not end it.
+    let dark = geo()
+        .change(seconds(8), What::Blackout(seconds(1_000_000)))
+        .change(seconds(9), What::Blackout(seconds(1)));
     let mut endless = plan(dark, vec![vec![download(5, 20 << 20), download(700, 1000)]]);
     endless.until = seconds(600);
     let flows_ = flows(&endless);

@@ -126,6 +126,60 @@ fn bursts_are_of_two_milliseconds() {
     }
 }
 
+/// GEO with more to say about its forward direction.
+fn geo_with(forward: &str) -> LinkPlan {
+    let text = format!(
+        r#"
+        name = "geo"
+        [forward]
+        rate = "20 Mbit/s"
+        delay = "300 ms"
+        {forward}
+        [return]
+        rate = "2 Mbit/s"
+        delay = "300 ms"
+        queue = "150 kB"
+        "#
+    );
+    LinkPlan::of(&Scenario::parse(&text).expect("a scenario"))
+}
+
+/// The link is what the scenario says: QUIC's packets can be marked, doubled and told apart.
+#[test]
+fn packets_are_marked_and_doubled() {
+    let codel = "queue = { codel = { limit = \"2 BDP\", ecn = true } }";
+    let marked = records(&plan(Choice::NewReno, geo_with(codel), 1, 10 << 20));
+    let packets = &marked.links[0].packets;
+    assert!(packets.marked > 0, "{packets:?}");
+    assert_eq!(packets.dropped.total(), 0, "{packets:?}");
+
+    let twice = "queue = \"1500 kB\"\nduplicate = \"10 %\"";
+    let doubled = records(&plan(Choice::NewReno, geo_with(twice), 1, 1 << 20));
+    let packets = &doubled.links[0].packets;
+    assert!(packets.duplicated > 0, "{packets:?}");
+}
+
+/// A queue of its own for each flow: who fills it waits, and who does not, does not.
+#[test]
+fn flows_have_queues_of_their_own() {
+    let fq =
+        "queue = { fq-codel = { limit = \"2 BDP\", interval = \"600 ms\", target = \"300 ms\" } }";
+    let mut plan = plan(Choice::NewReno, geo_with(fq), 2, 10 << 20);
+    plan.flows[1].transport.settings.controller = Choice::Fixed;
+    plan.flows[1].transport.settings.contracted_rate = Some(Rate::from_bits_per_second(4_000_000));
+    let records = records(&plan);
+    let waited = |flow: usize| {
+        let looks = records.samples.iter().filter(move |look| look.flow == flow);
+        looks
+            .filter_map(|look| look.waited_most_ns)
+            .max()
+            .expect("it was looked at")
+            / 1_000_000
+    };
+    let (filling, fixed) = (waited(0), waited(1));
+    assert!(filling > 100 && fixed < 20, "{filling} ms and {fixed} ms");
+}
+
 #[test]
 fn a_plan_that_cannot_be_carried_out_is_refused() {
     let mut endless = plan(Choice::Cubic, geo("0 %", "100 kB"), 1, 1000);
@@ -147,10 +201,19 @@ fn a_plan_that_cannot_be_carried_out_is_refused() {
 fn an_outage_without_end_ends_with_a_verdict() {
     let mut plan = plan(Choice::Satellite, geo("0 %", "100 kB"), 1, 10 << 20);
     let dark = bentpipe_sim::What::Blackout(Span::from_millis(1_000_000));
-    plan.links[0] = plan.links[0].clone().change(Span::from_millis(2_000), dark);
+    // A shorter one within it does not end it.
+    let darker = bentpipe_sim::What::Blackout(Span::from_millis(1_000));
+    plan.links[0] = (plan.links[0].clone())
+        .change(Span::from_millis(2_000), dark)
+        .change(Span::from_millis(3_000), darker);
     plan.until = Span::from_millis(100_000);
     let records = records(&plan);
     assert_ne!(records.flows[0].verdict, Verdict::Ok);
+    let (transfer, flow) = (&records.transfers[0], &records.flows[0]);
+    assert!(
+        (transfer.received..=flow.forward_ip_bytes).contains(&transfer.sent_ip_bytes),
+        "{transfer:?}, {flow:?}"
+    );
 }
 
 /// All budgets with few seeds; `bentpipe sim budgets` runs them with thirty.

@@ -18,7 +18,7 @@ use crate::egress::Egress;
 use crate::flow::{self, Carried, Down as _};
 use crate::identity::{Fingerprint, Identity, Registry, Standing};
 use crate::outside::Dial;
-use crate::paths::Paths;
+use crate::paths::{Paths, Use};
 use crate::session::{describe, path};
 use crate::stall::Stalls;
 use crate::target::{Host, Target};
@@ -84,6 +84,8 @@ pub struct Parts<D> {
     pub egress: Egress,
     /// How it is dialled.
     pub dialler: D,
+    /// What earlier sessions learnt of the ways to the terminals.
+    pub paths: Paths,
 }
 
 /// The QUIC configuration of a gateway that is `identity`.
@@ -111,6 +113,7 @@ impl<D: Dial> Gateway<D> {
             transport,
             egress,
             dialler,
+            paths,
         } = parts;
         Arc::new(Self {
             endpoint,
@@ -119,7 +122,7 @@ impl<D: Dial> Gateway<D> {
             transport,
             egress,
             dialler,
-            paths: Paths::default(),
+            paths,
             sessions: Mutex::default(),
             datagrams: AtomicU64::new(0),
         })
@@ -205,9 +208,10 @@ impl<D: Dial> Gateway<D> {
             );
             return;
         }
-        tracing::info!(%from, %key, ?standing, "session is up");
         // From here on it is known who sends, and with that what may be known of the path.
         let used = (standing == Standing::Terminal).then(|| self.paths.enter(key, memory));
+        let known = used.as_ref().map(Use::describe);
+        tracing::info!(%from, %key, ?standing, known, "session is up");
         let serving = self.serve_requests(&connection, key, standing);
         if standing == Standing::Terminal {
             serving.await;

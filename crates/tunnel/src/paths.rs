@@ -3,31 +3,52 @@
 //! A peer goes by its key, so what is known is used only for whom it was learnt with,
 //! wherever that peer is now; that the path is still like it, the controller checks by
 //! its round trip. Each peer has one session at a time, as RFC 9959, section 3, asks.
+//!
+//! Whoever runs an end may keep [`Paths::kept`] over a restart and begin with
+//! [`Paths::restored`].
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bentpipe_cc::PathMemory;
+use bentpipe_cc::{Path, PathMemory};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::identity::Fingerprint;
 
 /// Peers that are remembered.
-const MOST: usize = 4096;
+pub const MOST: usize = 4096;
 /// How long what is known is believed after its session has ended. RFC 9959, section
 /// 3.1, asks for hours where a path is stable and lightly shared, as a tunnel's is.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
 /// The paths of one end. Clones are the same.
 #[derive(Debug, Clone, Default)]
-pub struct Paths(Arc<Mutex<BTreeMap<Fingerprint, Known>>>);
+pub struct Paths(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    paths: Mutex<BTreeMap<Fingerprint, Known>>,
+    session_ended: Notify,
+}
 
 #[derive(Debug)]
 struct Known {
     memory: PathMemory,
-    /// When the last session ended; without, it has not.
-    ended: Option<Instant>,
+    /// Until when it is believed; without, its session is open.
+    until: Option<Instant>,
+}
+
+/// What is known of the path to one peer, for whoever keeps it over a restart.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Kept {
+    /// To whom.
+    pub peer: Fingerprint,
+    /// What is known.
+    pub path: Path,
+    /// How long ago the last session with that peer ended; `None` while one is open.
+    pub ended: Option<Duration>,
 }
 
 /// A session's use of a path; its end is noted when this is dropped.
@@ -39,17 +60,55 @@ pub struct Use {
 }
 
 impl Paths {
-    /// What is known of the path to `peer`.
-    pub fn known(&self, peer: &Fingerprint) -> Option<bentpipe_cc::Path> {
+    /// The paths that an earlier process [kept](Self::kept), those that are not too old
+    /// by now. A session that was open then has ended with its process.
+    pub fn restored(kept: impl IntoIterator<Item = Kept>) -> Self {
         let now = now();
-        let paths = self.lock();
-        let known = paths.get(peer)?;
-        let fresh = |ended| now.duration_since(ended) < LIFETIME;
-        known.memory.get().filter(|_| known.ended.is_none_or(fresh))
+        let believed = |kept: Kept| {
+            let left = LIFETIME.checked_sub(kept.ended.unwrap_or_default())?;
+            let known = Known {
+                memory: PathMemory::with(kept.path),
+                until: Some(now + left),
+            };
+            Some((kept.peer, known))
+        };
+        let restored = Self::default();
+        let mut paths = restored.lock();
+        paths.extend(kept.into_iter().filter_map(believed));
+        while paths.len() > MOST
+            && let Some(oldest) = oldest(&paths)
+        {
+            paths.remove(&oldest);
+        }
+        drop(paths);
+        restored
     }
 
-    /// A session with `peer`, whose controller works with `memory`, begins: it is told
-    /// what is known, and learns for the sessions after it.
+    /// What is known now, in the order of the peers' keys: at most [`MOST`] paths.
+    pub fn kept(&self) -> Vec<Kept> {
+        let now = now();
+        let kept = |(peer, known): (&Fingerprint, &Known)| {
+            Some(Kept {
+                peer: *peer,
+                path: known.believed(now)?,
+                ended: known.until.map(|until| LIFETIME - (until - now)),
+            })
+        };
+        self.lock().iter().filter_map(kept).take(MOST).collect()
+    }
+
+    /// Waits for the end of a session, or returns at once if one has ended since the last wait.
+    pub async fn session_ended(&self) {
+        self.0.session_ended.notified().await;
+    }
+
+    /// What is known of the path to `peer`.
+    pub fn known(&self, peer: &Fingerprint) -> Option<Path> {
+        self.lock().get(peer)?.believed(now())
+    }
+
+    /// A session with `peer`, whose controller works with `memory`, has been opened: it is
+    /// told what is known, and learns for the sessions after it.
     pub fn enter(&self, peer: Fingerprint, memory: PathMemory) -> Use {
         if let Some(path) = self.known(&peer) {
             memory.save(path);
@@ -63,7 +122,7 @@ impl Paths {
         }
         let known = Known {
             memory: memory.clone(),
-            ended: None,
+            until: None,
         };
         paths.insert(peer, known);
         drop(paths);
@@ -75,7 +134,27 @@ impl Paths {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Fingerprint, Known>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.paths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn believed(&self, now: Instant) -> Option<Path> {
+        let fresh = self.until.is_none_or(|until| now < until);
+        self.memory.get().filter(|_| fresh)
+    }
+}
+
+impl Use {
+    /// What is known of the path by now, for people who look into the log.
+    pub fn describe(&self) -> String {
+        self.memory.get().map_or_else(
+            || "nothing of the path".to_owned(),
+            |path| {
+                let (rate, rtt) = (path.rate * 8.0 / 1e6, path.rtt.as_secs_f64() * 1e3);
+                format!("{rate:.2} Mbit/s, {rtt:.0} ms")
+            },
+        )
     }
 }
 
@@ -86,15 +165,17 @@ impl Drop for Use {
         if let Some(known) = paths.get_mut(&self.peer)
             && known.memory.is(&self.memory)
         {
-            known.ended = Some(now());
+            known.until = Some(now() + LIFETIME);
+            drop(paths);
+            self.paths.0.session_ended.notify_one();
         }
     }
 }
 
 /// The peer whose last session ended first.
 fn oldest(paths: &BTreeMap<Fingerprint, Known>) -> Option<Fingerprint> {
-    let ended = |(peer, known): (&Fingerprint, &Known)| known.ended.map(|ended| (ended, *peer));
-    paths.iter().filter_map(ended).min().map(|(_, peer)| peer)
+    let until = |(peer, known): (&Fingerprint, &Known)| known.until.map(|until| (until, *peer));
+    paths.iter().filter_map(until).min().map(|(_, peer)| peer)
 }
 
 #[expect(
@@ -107,7 +188,6 @@ fn now() -> Instant {
 
 #[cfg(test)]
 mod tests {
-    use bentpipe_cc::Path;
     use bentpipe_units::Span;
 
     use super::*;
@@ -169,5 +249,68 @@ mod tests {
         assert_eq!(paths.lock().len(), MOST);
         assert_eq!(paths.known(&peer(0)), None);
         assert_eq!(paths.known(&peer(1)), Some(PATH));
+    }
+
+    /// The paths of the process that comes after.
+    fn restart(paths: &Paths) -> Paths {
+        Paths::restored(paths.kept())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_restart_forgets_nothing_and_makes_nothing_younger() {
+        let paths = Paths::default();
+        drop(paths.enter(peer(1), PathMemory::with(PATH)));
+        let _open = paths.enter(peer(2), PathMemory::with(PATH));
+        tokio::time::advance(LIFETIME / 2).await;
+        let kept = paths.kept();
+        let ended: Vec<_> = [peer(1), peer(2)]
+            .map(|peer| kept.iter().find(|kept| kept.peer == peer).unwrap().ended)
+            .into();
+        assert_eq!(ended, [Some(LIFETIME / 2), None]);
+
+        let paths = restart(&restart(&paths));
+        let known = |number| paths.known(&peer(number));
+        assert_eq!(
+            [known(1), known(2), known(3)],
+            [Some(PATH), Some(PATH), None]
+        );
+        tokio::time::advance(LIFETIME / 2).await;
+        assert_eq!([known(1), known(2)], [None, Some(PATH)]);
+        tokio::time::advance(LIFETIME / 2).await;
+        assert_eq!([known(1), known(2)], [None, None]);
+        assert_eq!(paths.kept(), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_forgotten_is_not_kept() {
+        let paths = Paths::default();
+        let memory = PathMemory::with(PATH);
+        let _session = paths.enter(peer(1), memory.clone());
+        memory.forget();
+        assert_eq!(paths.kept(), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_too_many_paths_the_newest_are_restored() {
+        let most = u32::try_from(MOST).unwrap();
+        let kept = |number| Kept {
+            peer: peer(number),
+            path: PATH,
+            ended: Some(Duration::from_millis(number.into())),
+        };
+        let paths = Paths::restored((0..=most).map(kept));
+        assert_eq!(paths.kept().len(), MOST);
+        assert_eq!(paths.known(&peer(most)), None);
+        assert_eq!(paths.known(&peer(0)), Some(PATH));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_session_is_told_also_to_who_asks_later() {
+        let paths = Paths::default();
+        let session = paths.enter(peer(1), PathMemory::default());
+        let told = tokio::time::timeout(LIFETIME, paths.session_ended()).await;
+        assert!(told.is_err(), "it has not ended");
+        drop(session);
+        paths.session_ended().await;
     }
 }

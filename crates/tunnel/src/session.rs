@@ -48,7 +48,7 @@ pub struct Session {
     connection: noq::Connection,
     requests: h3::client::SendRequest<Opener, Bytes>,
     stops: Stops,
-    _path: Arc<Use>,
+    path: Arc<Use>,
 }
 
 /// Why there is no session.
@@ -78,10 +78,10 @@ impl<R: Resolve> Connector<R> {
         let address = self.address().await?;
         let tls = Arc::new(self.identity.tls_to(self.gateway_key));
         let mut config = noq::ClientConfig::new(tls);
+        let known = self.paths.known(&self.gateway_key);
+        let memory = known.map_or_else(PathMemory::default, PathMemory::with);
         // The gateway opens no requests towards us.
-        let memory = PathMemory::default();
-        let path = self.paths.enter(self.gateway_key, memory.clone());
-        config.transport_config(Arc::new(self.transport.quic(0, memory)));
+        config.transport_config(Arc::new(self.transport.quic(0, memory.clone())));
         // The name is never checked, the key is; a fixed name tells eavesdroppers nothing.
         let connecting = self
             .endpoint
@@ -91,6 +91,8 @@ impl<R: Resolve> Connector<R> {
             .await
             .map_err(|_| SessionError::Silent(address))?
             .map_err(|error| SessionError::Lost(describe(&error)))?;
+        // Only now: what is known would not age while the gateway cannot be reached.
+        let path = self.paths.enter(self.gateway_key, memory);
         Session::new(connection, path).await
     }
 
@@ -121,7 +123,8 @@ impl<R: Resolve> Connector<R> {
                     match session.confirmed().await {
                         Ok(()) => {
                             wait = BACKOFF.0;
-                            tracing::info!(gateway = %self.gateway, "session is up");
+                            let known = session.path.describe();
+                            tracing::info!(gateway = %self.gateway, known, "session is up");
                             let why = session.closed().await;
                             let path = path(&session.connection);
                             tracing::warn!(gateway = %self.gateway, %path, "session lost: {why}");
@@ -158,7 +161,7 @@ impl Session {
             connection,
             requests,
             stops,
-            _path: Arc::new(path),
+            path: Arc::new(path),
         })
     }
 

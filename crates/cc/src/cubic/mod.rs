@@ -123,7 +123,7 @@ impl Cubic {
 impl Controller for Cubic {
     fn on_sent(&mut self, packet: Sent) {
         if let Exit::Search(search) = &mut self.exit {
-            search.on_sent(packet.now, packet.bytes);
+            search.on_sent(packet.bytes);
         }
         if let (Some(since), Some(epoch)) = (self.limited_since.take(), &mut self.epoch) {
             epoch.start = epoch.start + packet.now.since(since);
@@ -151,16 +151,21 @@ impl Controller for Cubic {
                     self.leave_slow_start();
                 }
             }
-            Exit::Search(search) => {
-                self.window += packet.bytes as f64;
-                if search.done() {
-                    self.leave_slow_start();
-                }
-            }
+            Exit::Search(search) if search.draining() => {}
+            Exit::Search(_) => self.window += packet.bytes as f64,
         }
     }
 
     fn on_acks_done(&mut self, end: AcksDone) {
+        if self.threshold.is_infinite()
+            && let Exit::Search(search) = &mut self.exit
+            && let Some((window, drained)) = search.drained(end.in_flight, self.packet)
+        {
+            self.window = window;
+            if drained {
+                self.leave_slow_start();
+            }
+        }
         if end.app_limited && end.in_flight == 0 {
             self.limited_since.get_or_insert(end.now);
         }

@@ -1,5 +1,8 @@
-//! SEARCH (draft-chung-ccwg-search): leave slow start when less is delivered than
-//! was sent one round trip before.
+//! SEARCH (draft-chung-ccwg-search-09, its version 4.0): leave slow start when less is
+//! delivered than was sent one round trip before, and let the queue run dry that has been
+//! filled until then.
+//!
+//! The drain is described by its authors' own implementation.
 
 use std::collections::VecDeque;
 
@@ -14,6 +17,13 @@ const BINS: usize = 10;
 const EXTRA_BINS: usize = 15;
 /// Leave when a share of this is missing.
 const THRESH: f64 = 0.26;
+/// What came in so many bins, about an initial round trip, is what the path holds without
+/// a queue: the drain's aim.
+const TARGET_BINS: usize = 3;
+/// Packets, at least (RFC 6928).
+const LEAST_TARGET: f64 = 10.0;
+/// While the queue drains, a packet leaves for so many that have arrived.
+const DRAIN: f64 = 3.0;
 
 /// Acknowledged and sent bytes at each bin's end.
 #[derive(Debug, Clone, Default)]
@@ -25,21 +35,43 @@ pub struct Search {
     sent_at: VecDeque<f64>,
     acked: f64,
     sent: f64,
-    done: bool,
+    drain: Option<Drain>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Drain {
+    /// Bytes that the path holds.
+    target: f64,
+    /// Bytes that may leave for what has arrived.
+    credit: f64,
 }
 
 impl Search {
-    /// Whether slow start is over.
-    pub(super) fn done(&self) -> bool {
-        self.done
+    /// Whether the window grows no more.
+    pub(super) fn draining(&self) -> bool {
+        self.drain.is_some()
     }
 
-    pub(super) fn on_sent(&mut self, now: Time, bytes: u64) {
-        let _ = now;
+    /// The window while the queue drains with `in_flight` bytes on the way, in packets of
+    /// `packet` bytes, and whether it has drained.
+    pub(super) fn drained(&mut self, in_flight: u64, packet: f64) -> Option<(f64, bool)> {
+        let drain = self.drain.as_mut()?;
+        let leaving = (drain.credit / packet).floor() * packet;
+        drain.credit -= leaving;
+        let target = drain.target.max(LEAST_TARGET * packet);
+        let window = in_flight as f64 + leaving;
+        Some((window.max(target), window <= target))
+    }
+
+    pub(super) fn on_sent(&mut self, bytes: u64) {
         self.sent += bytes as f64;
     }
 
     pub(super) fn on_acked(&mut self, packet: &Acked) {
+        if let Some(drain) = &mut self.drain {
+            drain.credit += packet.bytes as f64 / DRAIN;
+            return;
+        }
         let rtt = packet.rtt();
         let bin = *self.bin.get_or_insert_with(|| {
             self.start = packet.now;
@@ -103,7 +135,12 @@ impl Search {
         };
         if let (Some(until), Some(from)) = (sent(back), sent(back + BINS as f64)) {
             let before = until - from;
-            self.done |= before > 0.0 && (before - arrived) / before >= THRESH;
+            if before > 0.0 && (before - arrived) / before >= THRESH {
+                self.drain = Some(Drain {
+                    target: self.acked_at[newest] - self.acked_at[newest - TARGET_BINS],
+                    credit: 0.0,
+                });
+            }
         }
     }
 }

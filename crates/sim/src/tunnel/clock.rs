@@ -19,9 +19,7 @@ use std::time::{Duration, Instant};
 use bentpipe_units::{Span, Time};
 use noq::{AsyncTimer, AsyncUdpSocket, Runtime};
 
-/// The least time that a timer of QUIC's waits. A pacing delay that rounds to nothing
-/// would otherwise stop the clock.
-const STEP: Span = Span::from_nanos(1_000);
+use crate::timer;
 
 /// What the runtime's timers count in.
 const TICK: Span = Span::from_millis(1);
@@ -391,10 +389,8 @@ impl Timer {
 impl AsyncTimer for Timer {
     fn reset(self: Pin<&mut Self>, at: Instant) {
         let clock = &self.0.clock;
-        let at = clock.time(at).max(clock.now() + STEP).as_nanos();
-        let granularity = clock.0.granularity.as_nanos().max(1);
-        let rounded = at.div_ceil(granularity).saturating_mul(granularity);
-        self.0.set(Some(Time::from_nanos(rounded)));
+        let fires = timer::fires(clock.time(at), clock.now(), clock.0.granularity);
+        self.0.set(Some(fires));
     }
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {

@@ -15,11 +15,9 @@ use bentpipe_tunnel::outside::{Dial, Resolve, Socket};
 use bentpipe_units::{Span, Time};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::REQUEST;
 use crate::tunnel::clock::{Clock, Timer};
 
-/// A request: as long as a small HTTP one. It begins with three numbers of 64 bits: the
-/// flow, the bytes that follow the request, and the bytes of the answer.
-const REQUEST: usize = 100;
 /// The answer to an upload: as long as a small HTTP one.
 pub(crate) const RECEIPT: u64 = 100;
 
@@ -102,6 +100,8 @@ fn is_right(data: &[u8], mut offset: u64) -> bool {
 pub(crate) struct Application {
     clock: Clock,
     progress: Shared,
+    /// It begins with three numbers of 64 bits: the flow, the bytes that follow the request,
+    /// and the bytes of the answer.
     request: [u8; REQUEST],
     upload: u64,
     download: u64,

@@ -117,11 +117,7 @@ impl Packet for Datagram {
         Some(self.clone())
     }
 
-    fn corrupt(&mut self, random: u64) -> bool {
-        // The UDP checksum sees it, and the datagram never reaches a socket.
-        let _ = random;
-        false
-    }
+    // The UDP checksum sees what is corrupted, and the datagram never reaches a socket.
 }
 
 impl Network {
@@ -226,7 +222,7 @@ impl Network {
             What::ReturnRate(rate) => set(2 * link + 1, rate),
             What::Blackout(span) => {
                 for edge in &mut state.edges[2 * link..2 * link + 2] {
-                    edge.dark_until = now + span;
+                    edge.dark_until = edge.dark_until.max(now + span);
                 }
             }
         }

@@ -1,7 +1,8 @@
 //! What came of a run through the tunnel, line by line as it comes.
 
-use bentpipe_link::Counters;
 use serde::Serialize;
+
+pub use crate::record::LinkRecord;
 
 /// One line of `records.jsonl`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -123,19 +124,6 @@ pub struct SessionRecord {
     pub sessions: u64,
     /// The gateway's view of the last one, if it is still there.
     pub session: Option<Path>,
-}
-
-/// One direction of a link.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct LinkRecord {
-    /// Which link.
-    pub link: usize,
-    /// Forward or return.
-    pub direction: &'static str,
-    /// What became of its packets.
-    pub packets: Counters,
-    /// Packets that entered during a blackout.
-    pub blacked_out: u64,
 }
 
 impl Line {

@@ -66,8 +66,7 @@ fn without_secrets(mut server: noq::ServerConfig) -> noq::ServerConfig {
     server
 }
 
-/// The identity of end `number`.
-/// What an end's controllers draw is a node's own.
+/// The transport of end `number`, whose controllers draw what no other's do.
 fn seeded(transport: &Transport, seed: u64, number: u64) -> Transport {
     Transport {
         seed: crate::seed_of(seed, (1 << 32) + number),
@@ -75,6 +74,7 @@ fn seeded(transport: &Transport, seed: u64, number: u64) -> Transport {
     }
 }
 
+/// The identity of end `number`.
 fn identity_of(seed: u64, number: u64) -> Identity {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_be_bytes());
@@ -167,6 +167,7 @@ impl<'a> Run<'a> {
                         .map(|(.., progress)| progress.clone())
                         .collect(),
                 },
+                paths: Paths::default(),
             },
         );
         let serving = gateway.clone();

@@ -255,6 +255,8 @@ pub struct Setup {
     pub expects: u8,
     /// The key that the terminal has.
     pub terminal: u8,
+    /// What the terminal, and the gateway, know of the path from before.
+    pub paths: [Paths; 2],
 }
 
 /// Scenario with `delay` one way and plenty of everything else.
@@ -293,6 +295,7 @@ impl Default for Setup {
             list: Arc::new(list),
             expects: GATEWAY_SEED,
             terminal: TERMINAL_SEED,
+            paths: Default::default(),
         }
     }
 }
@@ -343,7 +346,7 @@ impl Setup {
             gateway: GATEWAY.parse().unwrap(),
             gateway_key: identity(self.expects).fingerprint(),
             transport: self.transport.clone(),
-            paths: Paths::default(),
+            paths: self.paths[0].clone(),
             resolver: self.internet.clone(),
         }
     }
@@ -363,6 +366,7 @@ impl Setup {
                 transport: self.transport.clone(),
                 egress: Egress::default(),
                 dialler: self.internet.clone(),
+                paths: self.paths[1].clone(),
             },
         );
         tokio::spawn(async move { gateway.run().await })

@@ -1,0 +1,125 @@
+"""Ends that restart go on where they were: what sessions learn of the path is kept in a file of each daemon's."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bentpipe_lab import measure
+from bentpipe_lab.process import Process
+from bentpipe_lab.system import Bentpipe, Transport, start_bentpipe
+from bentpipe_lab.topology import Topology, topology
+from bentpipe_lab.verdict import Verdict
+from conversation import eventually
+
+GEO = """
+name = "geo"
+[forward]
+rate = "20 Mbit/s"
+delay = "300 ms"
+queue = "1500 kB"
+[return]
+rate = "2 Mbit/s"
+delay = "300 ms"
+queue = "150 kB"
+"""
+INITIAL_KB = 47
+"""The initial window, 32 packets."""
+PIPE_KB = 1500
+"""What fills the link."""
+KNOWN = re.compile(r'session is up.*known="([\d.]+) Mbit/s, (\d+) ms"')
+WINDOW = re.compile(r"flow ended.*window (\d+) kB")
+
+
+@pytest.fixture
+def geo_tunnel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bentpipe]:
+    """A tunnel over GEO with the satellite controller, whose ends tell of every flow."""
+    monkeypatch.setenv("BENTPIPE_LOG", "debug")
+    scenario = tmp_path / "geo.toml"
+    scenario.write_text(GEO)
+    with topology(tmp_path / "run", scenario) as path:
+        transport = Transport(controller="satellite", expected_rate="20 Mbit/s", expected_rtt="600 ms")
+        yield start_bentpipe(path, transport)
+
+
+def test_the_first_session_after_a_restart_of_both_has_left_slow_start_behind(geo_tunnel: Bentpipe) -> None:
+    """The window before the first large download is seen after one of 100 bytes, which cannot have opened it."""
+    assert first_window_kb(geo_tunnel) <= 4 * INITIAL_KB
+    for outcome in measure.warm_up(geo_tunnel.path):
+        assert outcome.verdict is Verdict.OK, outcome.detail
+    restart(geo_tunnel)
+    for file in files(geo_tunnel):
+        assert file.stat().st_mode & 0o777 == 0o600
+    for end, rate_mbit_s in ((geo_tunnel.gateway, 20), (geo_tunnel.terminal, 2)):
+        rate, rtt_ms = known(end)
+        assert rate_mbit_s / 3 < rate <= 1.1 * rate_mbit_s
+        assert rtt_ms >= 595
+    # Half of what was known may leave in the first round (RFC 9959, section 4.3).
+    assert first_window_kb(geo_tunnel) >= PIPE_KB / 6
+    assert measure.download_10mib(geo_tunnel.path).verdict is Verdict.OK
+
+
+def test_a_damaged_file_is_told_and_costs_nothing_else(own_tunnel: Bentpipe) -> None:
+    rubbish = "version = 1\n[path.\n"
+    own_tunnel.terminal.stop()
+    own_tunnel.gateway.stop()
+    for file in files(own_tunnel):
+        file.write_text(rubbish)
+    own_tunnel.start_gateway()
+    own_tunnel.start_terminal()
+    for end, file in zip((own_tunnel.gateway, own_tunnel.terminal), files(own_tunnel), strict=True):
+        assert f"{file}: TOML parse error at line 2" in end.log.read_text()
+        assert file.read_text() == rubbish
+    assert measure.download_10mib(own_tunnel.path).verdict is Verdict.OK
+    restart(own_tunnel)
+    rate, _ = known(own_tunnel.gateway)
+    assert rate > 1
+
+
+def test_a_place_that_cannot_be_written_costs_a_warning(
+    path: Topology, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a full disk, and told once by each end that has something to write."""
+    monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "nowhere"))
+    tunnel = start_bentpipe(path)
+    assert measure.download_10mib(path).verdict is Verdict.OK
+    restart(tunnel)
+    told = tunnel.gateway.log.read_text()
+    assert told.count(f"{tmp_path / 'nowhere' / 'gateway.paths.toml'}: No such file or directory") == 1
+    assert "not kept over a restart" in told
+    assert measure.download_2mb(path).verdict is Verdict.OK
+
+
+def restart(tunnel: Bentpipe) -> None:
+    """Stop both ends in order, and start them again."""
+    assert tunnel.terminal.stop() == 0
+    assert tunnel.gateway.stop() == 0
+    tunnel.start_gateway()
+    tunnel.start_terminal()
+
+
+def files(tunnel: Bentpipe) -> tuple[Path, Path]:
+    """Where the gateway and the terminal keep what they know of the path."""
+    return (
+        tunnel.gateway_config.with_name("gateway.paths.toml"),
+        tunnel.terminal_config.with_name("terminal.paths.toml"),
+    )
+
+
+def known(end: Process) -> tuple[float, float]:
+    """Rate in Mbit/s and round trip in ms that the last session of an end began with."""
+    rate, rtt_ms = KNOWN.findall(end.log.read_text())[-1]
+    return float(rate), float(rtt_ms)
+
+
+def first_window_kb(tunnel: Bentpipe) -> float:
+    """The gateway's window at the end of a flow that carries next to nothing."""
+
+    def windows() -> list[str]:
+        return WINDOW.findall(tunnel.gateway.log.read_text())
+
+    before = len(windows())
+    assert measure.first_byte(tunnel.path).verdict is Verdict.OK
+    eventually(lambda: len(windows()) > before, "the gateway tells of the flow")
+    return float(windows()[-1])
