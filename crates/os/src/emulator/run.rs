@@ -263,7 +263,7 @@ impl Emulator {
     /// Runs the links on the calling thread until `duration` has passed or
     /// [`Remote::stop`] is called, and removes the devices.
     pub fn run(mut self, duration: Option<Span>) -> Result<Certificate, EmulatorError> {
-        let granted = Granted::claim();
+        let (granted, mut vigil) = Granted::claim();
         for refused in &granted.refused {
             tracing::warn!("lateness may suffer: {refused}");
         }
@@ -290,14 +290,18 @@ impl Emulator {
                 .lanes
                 .iter()
                 .filter_map(|lane| lane.link.poll_timeout())
-                .chain(self.agenda.next());
+                .chain(self.agenda.next())
+                .chain(vigil.ends());
             let now = clock.now();
             let step = pace::next(now, due.min(), end, load.mode(margin.span()));
             let nap = match step {
                 Step::End => break,
                 Step::Go => {
                     self.do_tasks(now);
-                    self.depart(&clock);
+                    if self.depart(&clock) {
+                        vigil.packet(now);
+                    }
+                    vigil.look(now);
                     Some(Span::ZERO)
                 }
                 Step::Watch => Some(Span::ZERO),
@@ -337,6 +341,7 @@ impl Emulator {
                     }
                     continue;
                 }
+                vigil.packet(woke);
                 let port = usize::try_from(event.data.u64()).expect("it was an index");
                 if let Err(errno) = self.take(port, since, &clock) {
                     let tun = &self.ports[port].tun;
@@ -508,8 +513,9 @@ impl Emulator {
         }
     }
 
-    /// Writes what is due, a batch at most from each lane.
-    fn depart(&mut self, clock: &Clock) {
+    /// Writes what is due, a batch at most from each lane; says whether there was any.
+    fn depart(&mut self, clock: &Clock) -> bool {
+        let mut departed = false;
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             let out = &self.ports[lane.out].tun;
             let mut now = clock.now();
@@ -517,6 +523,7 @@ impl Emulator {
                 let Some(departure) = lane.link.poll_departure(now) else {
                     break;
                 };
+                departed = true;
                 let mut fate = Fate::Delivered;
                 if let Err(errno) = out.write(&departure.packet.bytes) {
                     fate = Fate::Unwritten;
@@ -541,6 +548,7 @@ impl Emulator {
             }
         }
         self.bury();
+        departed
     }
 
     /// Writes down what was dropped inside the links, if that is wanted.
