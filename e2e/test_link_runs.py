@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,41 @@ def test_64_links_in_one_process(tmp_path: Path) -> None:
             terminal.delete()
             gateway.delete()
         assert code == 0
+
+
+PLANNED = """
+name = "planned"
+[forward]
+rate = "100 Mbit/s"
+delay = "15 ms"
+queue = "1000 packets"
+change = [{ at = "500 ms", delay = "50 ms", rate = "10 Mbit/s" }, { at = "1 h", outage = true }]
+[return]
+rate = "100 Mbit/s"
+delay = "15 ms"
+queue = "1000 packets"
+[[switch]]
+at = "1 s"
+forward = { rate = "20 Mbit/s", delay = "5 ms", queue = "100 kB" }
+return = { rate = "20 Mbit/s", delay = "5 ms", queue = "100 kB" }
+"""
+
+
+def test_planned_changes_are_told_with_their_moments_as_the_run_comes_to_them(tmp_path: Path) -> None:
+    with emulated(tmp_path, PLANNED) as link:
+        began = time.monotonic()
+        while len(link.show()["changes"]) < 2:
+            assert time.monotonic() - began < PATIENCE_S
+            time.sleep(0.05)
+        link.set("delay=7 ms")
+        assert "changed at 1.000 s: satellite: switch (planned)" in link.link("show").stdout
+        told = link.end().told["changes"]
+    assert [(change["what"], change["direction"], change["planned"]) for change in told] == [
+        ("delay=50 ms, rate=10 Mbit/s", "forward", True),
+        ("switch", "both", True),
+        ("delay=7 ms", "both", False),
+    ]
+    assert [change["at_s"] for change in told[:2]] == [0.5, 1.0]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

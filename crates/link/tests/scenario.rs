@@ -1,5 +1,6 @@
 //! Scenarios: read, checked, echoed, explained.
 
+use bentpipe_link::scenario::Change;
 use bentpipe_link::{Scenario, explain::Explanation};
 
 fn shipped(name: &str) -> Scenario {
@@ -76,4 +77,25 @@ fn what_cannot_be_names_field_value_and_remedy() {
             .to_string();
         assert!(error.contains(said), "{to}: {error}");
     }
+}
+
+#[test]
+fn a_change_is_told_as_it_is_asked_for() {
+    let told = |text: &str| Change::parse(text).unwrap().to_string();
+    assert_eq!(
+        told("rate = \"5 Mbit/s\"\ndelay = \"30 ms\"\noutage = false"),
+        "delay=30 ms, outage=false, rate=5 Mbit/s"
+    );
+    assert_eq!(told("loss = \"1 %\""), "loss=1 %");
+    let bursts = "loss.periodic = { every = 100, lose = 2 }";
+    assert_eq!(
+        told(bursts),
+        "loss={ periodic = { every = 100, first = 0, lose = 2 } }"
+    );
+    let fates = "x.".repeat(500);
+    let trace = told(&format!(
+        "loss.trace = {{ fates = \"{fates}\", at_end = \"loop\" }}"
+    ));
+    assert!(trace.ends_with("x.x...."), "{trace}");
+    assert!(trace.len() < 120, "{trace}");
 }

@@ -31,7 +31,8 @@ pub struct Certificate {
     pub machine: Machine,
     /// Every link that ran.
     pub links: Vec<LinkReport>,
-    /// What was done to the links from outside in that time, in order.
+    /// What changed about the links in that time, from outside or as the scenario plans it,
+    /// in order.
     pub changes: Vec<Changed>,
     /// What ended the run before its time, if anything did.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use self::lane::{BEFORE, LAP, Lane};
 use super::capture::{Capture, Point};
 use super::certificate::{self, Certificate, LinkReport, Machine, Quantiles};
-use super::change::{Agenda, Changed, Task};
+use super::change::{self, Agenda, Changed, Task};
 use super::frame::Frame;
 use super::lateness::Distribution;
 use super::pace::{self, Load, Margin, Step};
@@ -160,8 +160,9 @@ impl Emulator {
                 });
                 lanes.push(Lane::new(spec, seed, out));
             }
-            for at in plan.new_address_at {
-                agenda.add(Time::ZERO + at, Task::Readdress(names.len()));
+            let (forward, back) = (&plan.forward.change, &plan.r#return.change);
+            for (at, planned) in change::planned(forward, back, &plan.new_address_at) {
+                agenda.add(Time::ZERO + at, Task::Planned(names.len(), planned));
             }
             names.push(plan.name);
             namespaces.extend([plan.far.namespace, plan.near.namespace]);
