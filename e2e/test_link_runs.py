@@ -3,6 +3,7 @@
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -20,6 +21,7 @@ GATEWAY6 = "fd98::2"
 IPV6 = ["--terminal-address", "fd98::1/64", "--gateway-address", f"{GATEWAY6}/64"]
 PATIENCE_S = 60.0
 LINKS = 64
+LATENCY = Path("/dev/cpu_dma_latency")
 MIB = 1 << 20
 
 
@@ -111,6 +113,27 @@ def test_64_links_in_one_process(tmp_path: Path) -> None:
             terminal.delete()
             gateway.delete()
         assert code == 0
+
+
+def test_no_processor_sleeps_while_packets_flow(tmp_path: Path) -> None:
+    """The kernel's word for it, where it grants it; the certificate says whether it did."""
+    with emulated(tmp_path) as link:
+        argv = link.terminal.command(["ping", "-n", "-i", "0.1", GATEWAY])
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as ping:
+            assert ping.stdout is not None
+            while "time=" not in ping.stdout.readline():
+                assert ping.poll() is None
+            try:
+                with LATENCY.open("rb") as device:
+                    latency = int.from_bytes(device.read(4), sys.byteorder, signed=True)
+            except OSError:
+                latency = None
+            ping.terminate()
+        machine = link.end().told["machine"]
+    if machine["processors_awake"]:
+        assert latency == 0
+    else:
+        assert any(str(LATENCY) in refused for refused in machine["refused"])
 
 
 PLANNED = """
