@@ -3,7 +3,9 @@
 import signal
 import socket
 import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ GATEWAY6 = "fd98::2"
 IPV6 = ["--terminal-address", "fd98::1/64", "--gateway-address", f"{GATEWAY6}/64"]
 PATIENCE_S = 60.0
 LINKS = 64
+LATENCY = Path("/dev/cpu_dma_latency")
 MIB = 1 << 20
 
 
@@ -110,6 +113,62 @@ def test_64_links_in_one_process(tmp_path: Path) -> None:
             terminal.delete()
             gateway.delete()
         assert code == 0
+
+
+def test_no_processor_sleeps_while_packets_flow(tmp_path: Path) -> None:
+    """The kernel's word for it, where it grants it; the certificate says whether it did."""
+    with emulated(tmp_path) as link:
+        argv = link.terminal.command(["ping", "-n", "-i", "0.1", GATEWAY])
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as ping:
+            assert ping.stdout is not None
+            while "time=" not in ping.stdout.readline():
+                assert ping.poll() is None
+            try:
+                with LATENCY.open("rb") as device:
+                    latency = int.from_bytes(device.read(4), sys.byteorder, signed=True)
+            except OSError:
+                latency = None
+            ping.terminate()
+        machine = link.end().told["machine"]
+    if machine["processors_awake"]:
+        assert latency == 0
+    else:
+        assert any(str(LATENCY) in refused for refused in machine["refused"])
+
+
+PLANNED = """
+name = "planned"
+[forward]
+rate = "100 Mbit/s"
+delay = "15 ms"
+queue = "1000 packets"
+change = [{ at = "500 ms", delay = "50 ms", rate = "10 Mbit/s" }, { at = "1 h", outage = true }]
+[return]
+rate = "100 Mbit/s"
+delay = "15 ms"
+queue = "1000 packets"
+[[switch]]
+at = "1 s"
+forward = { rate = "20 Mbit/s", delay = "5 ms", queue = "100 kB" }
+return = { rate = "20 Mbit/s", delay = "5 ms", queue = "100 kB" }
+"""
+
+
+def test_planned_changes_are_told_with_their_moments_as_the_run_comes_to_them(tmp_path: Path) -> None:
+    with emulated(tmp_path, PLANNED) as link:
+        began = time.monotonic()
+        while len(link.show()["changes"]) < 2:
+            assert time.monotonic() - began < PATIENCE_S
+            time.sleep(0.05)
+        link.set("delay=7 ms")
+        assert "changed at 1.000 s: satellite: switch (planned)" in link.link("show").stdout
+        told = link.end().told["changes"]
+    assert [(change["what"], change["direction"], change["planned"]) for change in told] == [
+        ("delay=50 ms, rate=10 Mbit/s", "forward", True),
+        ("switch", "both", True),
+        ("delay=7 ms", "both", False),
+    ]
+    assert [change["at_s"] for change in told[:2]] == [0.5, 1.0]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -42,6 +42,7 @@ def test_bujaris_handover_changes_link_and_address_at_its_moment(tmp_path: Path)
         (change,) = link.end().told["changes"]
         assert 3.0 <= change["at_s"] < 3.5
         assert change["addresses"] == ["10.98.0.3/24"]
+        assert (change["what"], change["planned"]) == ("switch, new_address=true", True)
 
 
 def test_a_network_without_a_second_address_is_refused_before_the_start(tmp_path: Path) -> None:

@@ -212,6 +212,10 @@ impl<P: Packet> Queue<P> {
                 }
                 return Ok(());
             }
+            Discipline::Pie(_, pie) if !fits => {
+                pie.forced_drop();
+                return Err((Cause::Queue, entry));
+            }
             _ if !fits => return Err((Cause::Queue, entry)),
             Discipline::Pie(fifo, pie) => {
                 if !pie.admits(now, fifo, &mut entry, ledger) {
@@ -300,5 +304,40 @@ fn settle<P: Packet>(
             true
         }
         Signal::Mark(entry) => ledger.mark(entry),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::DirectionSpec;
+    use crate::validate::probe::{Probe, forward};
+
+    /// A full queue that PIE manages and is about to drop from, and what it does with a packet
+    /// that finds room after `before` that did not.
+    fn after(before: usize) -> Result<(), Cause> {
+        let text = "rate = \"1 Mbit/s\"\ndelay = \"0 ms\"\nqueue.pie = { limit = \"3 packets\" }";
+        let DirectionSpec { queue, .. } = forward(text);
+        let (mut queue, mut ledger) = (Queue::new(&queue, 1), Ledger::new());
+        let mut push = |queue: &mut Queue<Probe>| {
+            let entry = Entry::ours(Probe::new(1500), Time::ZERO);
+            queue
+                .push(Time::ZERO, entry, &mut ledger)
+                .map_err(|(cause, _)| cause)
+        };
+        (0..3).for_each(|_| assert_eq!(push(&mut queue), Ok(())));
+        let Discipline::Pie(_, pie) = &mut queue.discipline else {
+            unreachable!("it was asked for");
+        };
+        pie.about_to_drop();
+        (0..before).for_each(|_| assert_eq!(push(&mut queue), Err(Cause::Queue)));
+        queue.evict();
+        push(&mut queue)
+    }
+
+    #[test]
+    fn a_drop_for_lack_of_room_is_a_drop_to_pie() {
+        assert_eq!(after(0), Err(Cause::Management));
+        assert_eq!(after(1), Ok(()));
     }
 }

@@ -80,6 +80,10 @@ fn unknown_keys_and_models_are_named_with_those_that_there_are() {
             "[[forward.chnge]]",
             "TOML parse error at line 3, column 11: unknown field `chnge`, expected one of `rate`, `delay`, `jitter`, `loss`, `loss_per`, `corrupt`, `duplicate`, `reorder`, `queue`, `outages`, `reconfigure`, `cross`, `change`",
         ),
+        (
+            "dealy = \"250 ms\"",
+            "TOML parse error at line 3, column 1: unknown field `dealy`, expected one of `rate`, `delay`, `jitter`, `loss`, `loss_per`, `corrupt`, `duplicate`, `reorder`, `queue`, `outages`, `reconfigure`, `cross`, `change`",
+        ),
     ]);
 }
 
@@ -146,6 +150,22 @@ fn wrong_units_are_told_how_to_be_written() {
             "rate.trace = { file = \"back.csv\", columns = [\"s\", \"Mbit/s\"], at_end = \"hold\" }",
             "line 3: forward.rate.trace.file = \"back.csv\": line 3: 4 s stands behind 5 s; the moments of a trace must increase",
         ),
+        (
+            "rate.dvb-s2 = { bandwidth = \"50\", roll_off = 0.25, modcod = 1 }",
+            "TOML parse error at line 3, column 29: \"50\" is not a bandwidth: it has no unit (one of GHz, MHz, kHz, Hz); write it like \"50 MHz\"",
+        ),
+        (
+            "queue = \"2.5 packets\"",
+            "TOML parse error at line 3, column 9: \"2.5 packets\" is not a queue size: it is not a whole number of packets; write it like \"25 packets, 1250 kB, 100 ms or 0.5 BDP\"",
+        ),
+        (
+            "loss.trace = { fates = \"..o\", at_end = \"loop\" }",
+            "line 3: forward.loss.trace.fates = \"o\": a fate is '.' (passes) or 'x' (lost)",
+        ),
+        (
+            "rate.trace = { points = [[\"1 s\", \"1 Mbit/s\"], [\"0 s\", \"1 Mbit/s\"]], at_end = \"hold\" }",
+            "line 3: forward.rate.trace = \"0 ns\": it stands behind 1 s; the moments of a trace must increase",
+        ),
     ]);
 }
 
@@ -179,6 +199,10 @@ fn delays_that_cannot_be() {
         (
             "reorder = { chance = \"1 %\", by = \"-5 ms\" }",
             "TOML parse error at line 3, column 34: \"-5 ms\" is not a time: it is negative; write it like \"250 ms\"",
+        ),
+        (
+            "delay.orbit = {}",
+            "line 3: forward.delay = \"orbit\": there is no [orbit] to follow; add one, or give the delay",
         ),
     ]);
 }
@@ -322,7 +346,40 @@ fn rates_queues_and_units_that_contradict_each_other() {
             "change = [{ at = \"2 s\" }, { at = \"1 s\" }]",
             "line 3: forward.change.1.at = \"1 s\": before the change above it; they stand in the order in which they happen",
         ),
+        (
+            "loss.periodic = { every = 3, lose = 4 }",
+            "line 3: forward.loss.periodic.lose = \"4\": more than every = 3",
+        ),
+        (
+            "outages = [{ from = \"1 s\", for = \"2 s\", every = \"1 s\" }]",
+            "line 3: forward.outages.0.every = \"1 s\": it comes again before it is over; nothing would ever pass",
+        ),
     ]);
+}
+
+#[test]
+fn what_stands_outside_of_a_direction() {
+    let whole = scenario("loss = \"0 %\"");
+    assert_eq!(
+        error(&format!(
+            "{whole}[ground]\ndelay = \"40 ms\"\nqueue = \"1 B\"\n"
+        )),
+        "line 13: ground.queue = \"1 B\": too small for one packet of 1280 bytes, which IPv6 requires of every link (RFC 8200, section 5)"
+    );
+    assert_eq!(
+        error(&whole.replacen("name = \"t\"", "name = \"../t\"", 1)),
+        "line 1: name = \"../t\": a name has letters, digits, '-', '_' and '.', at least one"
+    );
+}
+
+#[test]
+fn a_text_alone_has_no_files_beside_it() {
+    let lines =
+        "rate.trace = { file = \"x.csv\", columns = [\"s\", \"Mbit/s\"], at_end = \"hold\" }";
+    assert_eq!(
+        Scenario::parse(&scenario(lines)).unwrap_err().to_string(),
+        "line 3: forward.rate.trace.file = \"x.csv\": x.csv cannot be read here: this scenario was given as text, without the directory it lies in"
+    );
 }
 
 #[test]

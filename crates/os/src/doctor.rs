@@ -8,6 +8,8 @@ use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::Serialize;
 
+use crate::vigil::{self, Vigil};
+
 /// One capability of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
@@ -88,6 +90,7 @@ pub fn check_all() -> Vec<Check> {
     ask("IPv6", "IPv6 applications and gateways", ipv6());
     ask("CUBIC", "lab (direct TCP to compare with)", cubic());
     ask("SCHED_FIFO", "emulate (punctuality)", realtime());
+    ask(vigil::DEVICE, "emulate (punctuality)", awake());
     ask(
         "UDP buffers",
         "gateway, terminal (bursts at high rates)",
@@ -195,6 +198,19 @@ fn realtime() -> Finding {
         "not allowed",
         "root, CAP_SYS_NICE, or a limit `rtprio` in /etc/security/limits.conf; certificates are worse without",
     )
+}
+
+fn awake() -> Finding {
+    match Vigil::claim() {
+        (_, Ok(())) => Ok("processors can be kept awake".into()),
+        (_, Err(error)) => worse(
+            error.to_string(),
+            format!(
+                "{}; without, processors that sleep are late for packets",
+                vigil::remedy(&error)
+            ),
+        ),
+    }
 }
 
 fn buffers() -> Finding {

@@ -11,6 +11,7 @@ pub mod namespace;
 mod netlink;
 pub mod tun;
 pub mod segment;
+mod vigil;
 pub mod realtime;
 pub mod emulator;
 

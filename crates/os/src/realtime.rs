@@ -8,6 +8,8 @@ use bentpipe_units::Span;
 use rustix::mm::MlockAllFlags;
 use serde::Serialize;
 
+use crate::vigil::{self, Vigil};
+
 /// Above every ordinary thread and the kernel's threaded interrupts (50), below
 /// its watchdogs and migration threads (99).
 const PRIORITY: i32 = 60;
@@ -19,14 +21,17 @@ pub struct Granted {
     pub fifo: bool,
     /// Its memory is never swapped out.
     pub memory_locked: bool,
+    /// No idle processor sleeps while packets flow (PM QoS).
+    pub processors_awake: bool,
     /// What was refused, and how to get it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<String>,
 }
 
 impl Granted {
-    /// Asks for all of it, for the calling thread, after its memory is allocated.
-    pub fn claim() -> Self {
+    /// Asks for all of it, for the calling thread, after its memory is allocated. When
+    /// processors are kept awake is then up to the caller.
+    pub(crate) fn claim() -> (Self, Vigil) {
         let mut refused = Vec::new();
         // Real-time threads have no timer slack anyway; this is for when we get none.
         if let Err(errno) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
@@ -51,11 +56,21 @@ impl Granted {
                 false
             }
         };
-        Self {
+        let (vigil, awake) = Vigil::claim();
+        if let Err(error) = &awake {
+            refused.push(format!(
+                "awake processors: {}: {error}; {}",
+                vigil::DEVICE,
+                vigil::remedy(error)
+            ));
+        }
+        let granted = Self {
             fifo,
             memory_locked,
+            processors_awake: awake.is_ok(),
             refused,
-        }
+        };
+        (granted, vigil)
     }
 }
 
@@ -71,7 +86,12 @@ impl fmt::Display for Granted {
         } else {
             "memory not locked"
         };
-        write!(out, "{fifo}, {memory}")
+        let processors = if self.processors_awake {
+            "processors kept awake"
+        } else {
+            "processors may sleep"
+        };
+        write!(out, "{fifo}, {memory}, {processors}")
     }
 }
 

@@ -108,18 +108,13 @@ impl<P: Packet> FqCoDel<P> {
                 }
                 // A new flow that is empty goes to the old ones first, so that it
                 // cannot be new again before all others had a turn.
-                None if from_new && !self.old.is_empty() => {
-                    self.new.pop_front();
-                    self.old.push_back(number);
-                }
                 None => {
-                    flow.listed = false;
-                    let list = if from_new {
-                        &mut self.new
-                    } else {
-                        &mut self.old
-                    };
                     list.pop_front();
+                    if from_new {
+                        self.old.push_back(number);
+                    } else {
+                        flow.listed = false;
+                    }
                 }
             }
         }

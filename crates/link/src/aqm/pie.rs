@@ -88,6 +88,11 @@ impl Pie {
         self.ecn && self.drop_prob <= MARK_UP_TO && ledger.mark(entry)
     }
 
+    /// A packet found no room: a drop like any other, after which chances gather anew.
+    pub(crate) fn forced_drop(&mut self) {
+        self.accumulated = 0.0;
+    }
+
     /// The next packet to send.
     pub(crate) fn pop<P>(&mut self, now: Time, queue: &mut Fifo<P>) -> Option<Entry<P>> {
         self.catch_up(now, queue.len() == 0);
@@ -145,5 +150,16 @@ impl Pie {
             self.burst_allowance = self.max_burst;
         }
         self.old_delay = self.delay;
+    }
+}
+
+#[cfg(test)]
+impl Pie {
+    /// As after a long time above the target: the next packet but for a little is dropped.
+    pub(crate) fn about_to_drop(&mut self) {
+        self.burst_allowance = 0.0;
+        self.old_delay = 1.0;
+        self.drop_prob = 0.06;
+        self.accumulated = 8.45;
     }
 }

@@ -1,5 +1,7 @@
 //! What happens to a link at given moments, and who else uses it.
 
+use std::fmt;
+
 use bentpipe_units::{Bytes, OneWayDelay, Probability, Rate, Span};
 use serde::{Deserialize, Serialize};
 
@@ -142,6 +144,28 @@ impl Change {
                 why: problem.why,
             }),
         }
+    }
+}
+
+/// On one line as `bentpipe link set` takes it, `rate=5 Mbit/s, outage=true`; what is
+/// longer than people read is cut.
+impl fmt::Display for Change {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MOST: usize = 100;
+        let written = toml::Table::try_from(self).map_err(|_| fmt::Error)?;
+        let switch = self.link.as_ref().map(|_| "switch".to_owned());
+        let values = written.into_iter().map(|(key, value)| {
+            let text = match value {
+                toml::Value::String(text) => text,
+                value => value.to_string(),
+            };
+            match text.char_indices().nth(MOST) {
+                Some((end, _)) => format!("{key}={}...", &text[..end]),
+                None => format!("{key}={text}"),
+            }
+        });
+        let all: Vec<_> = switch.into_iter().chain(values).collect();
+        out.write_str(&all.join(", "))
     }
 }
 

@@ -7,7 +7,13 @@ use super::probe::{Probe, burst, drain, forward};
 use crate::{Cause, Direction};
 
 pub(super) fn claims() -> Vec<Claim> {
-    vec![codel(), pie(), fq_codel_order(), fq_codel_overflow()]
+    vec![
+        codel(),
+        pie(),
+        fq_codel_order(),
+        fq_codel_emptied(),
+        fq_codel_overflow(),
+    ]
 }
 
 /// A link of one packet of 1500 bytes per millisecond.
@@ -108,6 +114,39 @@ fn fq_codel_order() -> Claim {
     Claim {
         claim: "FQ-CoDel: the order in which four flows of different packets are served",
         source: "RFC 8290, sections 4.1 and 4.2, traced by hand",
+        theirs: by_hand.into(),
+        holds: ours == by_hand,
+        ours,
+    }
+}
+
+/// What becomes of a flow that has run empty among the new ones.
+///
+/// One packet is on the transmitter. Behind it wait A1 and B1 to B3, of 1500 bytes. After A1
+/// the scheduler finds A empty, puts it behind the old ones, of which there are none, and
+/// sends B1. A2 comes at 2.5 ms, while B1 is sent: A is still an old one, and the new flow of
+/// D1, which comes a moment later, goes before it. So after B2, which uses up B's credit, D1
+/// is sent, and then the old ones in turn: A2, B3.
+fn fq_codel_emptied() -> Claim {
+    let by_hand = "X A B B D A B";
+    let mut link = link("queue.fq-codel = { limit = \"1000 packets\", quantum = \"1514 B\" }");
+    let mut out = Vec::new();
+    for (at, flows) in [(0, "XABBB"), (2_500_000, "A"), (2_600_000, "D")] {
+        let at = Time::from_nanos(at);
+        out.extend(drain(&mut link, at));
+        for flow in flows.bytes() {
+            let _ = link.handle_arrival(at, Probe { len: 1500, flow });
+        }
+    }
+    out.extend(drain(&mut link, Time::from_nanos(1_000_000_000)));
+    let flows: Vec<_> = out
+        .iter()
+        .map(|(_, probe)| char::from(probe.flow).to_string())
+        .collect();
+    let ours = flows.join(" ");
+    Claim {
+        claim: "FQ-CoDel: a flow that has run empty among the new ones goes behind the old ones",
+        source: "RFC 8290, section 4.2, traced by hand",
         theirs: by_hand.into(),
         holds: ours == by_hand,
         ours,

@@ -100,7 +100,7 @@ fn banded(
 }
 
 /// Packets for the claims, and ways to send them.
-mod probe {
+pub(crate) mod probe {
     use bentpipe_units::Time;
 
     use crate::scenario::DirectionSpec;

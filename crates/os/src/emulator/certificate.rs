@@ -31,7 +31,8 @@ pub struct Certificate {
     pub machine: Machine,
     /// Every link that ran.
     pub links: Vec<LinkReport>,
-    /// What was done to the links from outside in that time, in order.
+    /// What changed about the links in that time, from outside or as the scenario plans it,
+    /// in order.
     pub changes: Vec<Changed>,
     /// What ended the run before its time, if anything did.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,6 +91,9 @@ pub struct DirectionReport {
     pub refusal: Option<String>,
     /// Packets longer than the device's MTU; they did not enter.
     pub oversized: u64,
+    /// Packets that the kernel handed over and that are not what their headers say; they
+    /// did not enter.
+    pub malformed: u64,
 }
 
 /// The form of the certificate that this version writes.
@@ -147,6 +151,12 @@ pub(super) fn reasons(limit_us: f64, links: &[LinkReport]) -> Vec<String> {
                 because(format!(
                     "{} packets longer than the MTU came from {}",
                     direction.oversized, direction.from
+                ));
+            }
+            if direction.malformed > 0 {
+                because(format!(
+                    "{} handed over {} packets that are not what their headers say",
+                    direction.from, direction.malformed
                 ));
             }
         }
@@ -274,6 +284,7 @@ mod tests {
             unwritten: 0,
             refusal: None,
             oversized: 0,
+            malformed: 0,
         }
     }
 
@@ -300,7 +311,7 @@ mod tests {
     #[test]
     fn each_failing_is_a_reason_that_names_its_place() {
         type Change = fn(&mut DirectionReport);
-        let cases: [(Change, &str); 6] = [
+        let cases: [(Change, &str); 7] = [
             (
                 |d| d.lateness_us.p999 = 1001.0,
                 "satellite forward: p99.9 lateness 1.00 ms, limit 1.00 ms",
@@ -327,6 +338,10 @@ mod tests {
             (
                 |d| d.oversized = 1,
                 "satellite forward: 1 packets longer than the MTU came from gw/sat0",
+            ),
+            (
+                |d| d.malformed = 4,
+                "satellite forward: gw/sat0 handed over 4 packets that are not what their headers say",
             ),
         ];
         for (change, reason) in cases {

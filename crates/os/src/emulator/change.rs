@@ -1,9 +1,10 @@
 //! What is changed about a link while it runs, now or at a moment to come.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use bentpipe_link::scenario::Change;
+use bentpipe_link::scenario::{Change, Scheduled};
 use bentpipe_units::{Span, Time};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,8 @@ pub struct Changed {
     pub direction: &'static str,
     /// What was changed.
     pub what: String,
+    /// Whether the scenario planned it; otherwise it was asked for from outside.
+    pub planned: bool,
     /// The addresses that the terminal's device has had since then, if they changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<IpNet>,
@@ -65,6 +68,9 @@ impl fmt::Display for Changed {
             "{:.3} s: {}{direction}: {}",
             self.at_s, self.link, self.what
         )?;
+        if self.planned {
+            out.write_str(" (planned)")?;
+        }
         for (number, address) in self.addresses.iter().enumerate() {
             let before = if number == 0 {
                 ", the terminal is now "
@@ -101,15 +107,60 @@ pub(super) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(
 
 /// What is to happen at moments to come, the next one first.
 #[derive(Debug, Default)]
-pub(super) struct Agenda(Vec<(Time, Task)>);
+pub(super) struct Agenda(VecDeque<(Time, Task)>);
 
 /// Something that happens at its moment.
 #[derive(Debug)]
 pub(super) enum Task {
     /// A lane's outage ends.
     Restore(usize),
-    /// A link's near end gets its next address.
-    Readdress(usize),
+    /// A change that the scenario plans for a link.
+    Planned(usize, Planned),
+}
+
+/// A change that the scenario plans, as it is told of. The link model makes it by itself,
+/// except for an address, of which the model knows nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Planned {
+    /// "forward", "return" or "both".
+    pub direction: &'static str,
+    /// What changes.
+    pub what: String,
+    /// The near end gets its next address.
+    pub new_address: bool,
+}
+
+/// What a scenario plans for a link with these changes, each with its moment, and
+/// with a new address at some of its switches.
+pub(super) fn planned(
+    forward: &[Scheduled],
+    back: &[Scheduled],
+    new_address_at: &[Span],
+) -> Vec<(Span, Planned)> {
+    let plan = |direction, what: String, new_address| Planned {
+        direction,
+        what,
+        new_address,
+    };
+    let addresses = new_address_at
+        .iter()
+        .map(|at| (*at, plan("both", "switch, new_address=true".into(), true)));
+    let directions = [(forward, "forward"), (back, "return")].into_iter();
+    let changes = directions.flat_map(|(changes, direction)| {
+        changes.iter().filter_map(move |scheduled| {
+            let what = scheduled.change().to_string();
+            let at = scheduled.at;
+            match (&scheduled.link, direction) {
+                (None, _) => Some((at, plan(direction, what, false))),
+                // A switch is of both directions, and told once.
+                (Some(_), "forward") if !new_address_at.contains(&at) => {
+                    Some((at, plan("both", what, false)))
+                }
+                (Some(_), _) => None,
+            }
+        })
+    });
+    addresses.chain(changes).collect()
 }
 
 impl Agenda {
@@ -120,12 +171,12 @@ impl Agenda {
 
     /// When the next task is due.
     pub fn next(&self) -> Option<Time> {
-        self.0.first().map(|(at, _)| *at)
+        self.0.front().map(|(at, _)| *at)
     }
 
-    /// A task that is due.
-    pub fn take(&mut self, now: Time) -> Option<Task> {
-        (self.next()? <= now).then(|| self.0.remove(0).1)
+    /// A task that is due, and since when.
+    pub fn take(&mut self, now: Time) -> Option<(Time, Task)> {
+        self.0.pop_front_if(|(at, _)| *at <= now)
     }
 
     /// Another outage of that lane, or its end, takes the place of the planned end.
@@ -244,12 +295,61 @@ mod tests {
         let mut agenda = Agenda::default();
         agenda.add(at(30), Task::Restore(3));
         agenda.add(at(10), Task::Restore(1));
-        agenda.add(at(20), Task::Readdress(1));
+        agenda.add(at(20), Task::Restore(2));
         assert_eq!(agenda.next(), Some(at(10)));
         assert!(agenda.take(at(9)).is_none());
         agenda.forget_outage(1);
-        assert!(matches!(agenda.take(at(25)), Some(Task::Readdress(1))));
+        let (since, task) = agenda.take(at(25)).unwrap();
+        assert!(since == at(20) && matches!(task, Task::Restore(2)));
         assert!(agenda.take(at(25)).is_none());
         assert_eq!(agenda.next(), Some(at(30)));
+    }
+
+    #[test]
+    fn a_scenarios_plan_is_told_direction_by_direction_and_its_switches_once() {
+        let link = "rate = \"9 Mbit/s\"\ndelay = \"9 ms\"\nqueue = \"9 kB\"";
+        let text = format!(
+            "name = \"planned\"\n\
+             [forward]\n{link}\nchange = [{{ at = \"1 s\", rate = \"5 Mbit/s\", loss = \"1 %\" }}]\n\
+             [return]\n{link}\nchange = [{{ at = \"95 s\", outage = true }}]\n\
+             [[switch]]\nat = \"90 s\"\n\
+             [switch.forward]\n{link}\n[switch.return]\n{link}\n"
+        );
+        let scenario = bentpipe_link::Scenario::parse(&text).unwrap();
+        let told = |new_address_at: &[Span]| -> Vec<_> {
+            planned(
+                &scenario.forward.change,
+                &scenario.r#return.change,
+                new_address_at,
+            )
+            .into_iter()
+            .map(|(at, it)| {
+                (
+                    at.as_nanos() / 1_000_000,
+                    it.direction,
+                    it.what,
+                    it.new_address,
+                )
+            })
+            .collect()
+        };
+        let rate = (1000, "forward", "loss=1 %, rate=5 Mbit/s".to_owned(), false);
+        let outage = (95_000, "return", "outage=true".to_owned(), false);
+        assert_eq!(
+            told(&[]),
+            [
+                rate.clone(),
+                (90_000, "both", "switch".into(), false),
+                outage.clone()
+            ]
+        );
+        assert_eq!(
+            told(&[Span::from_millis(90_000)]),
+            [
+                (90_000, "both", "switch, new_address=true".into(), true),
+                rate,
+                outage
+            ]
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! The loop: it moves packets and decides nothing.
 
+mod lane;
 mod obey;
 
 use std::fs::File;
@@ -8,16 +9,17 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use bentpipe_link::Seeds;
 use bentpipe_link::scenario::DirectionSpec;
-use bentpipe_link::{Counters, Direction, Seeds};
 use bentpipe_units::{Span, Time};
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 
+use self::lane::{BEFORE, LAP, Lane};
 use super::capture::{Capture, Point};
-use super::certificate::{self, Certificate, DirectionReport, LinkReport, Machine, Quantiles};
-use super::change::{Agenda, Changed, Task};
+use super::certificate::{self, Certificate, LinkReport, Machine, Quantiles};
+use super::change::{self, Agenda, Changed, Task};
 use super::frame::Frame;
 use super::lateness::Distribution;
 use super::pace::{self, Load, Margin, Step};
@@ -112,33 +114,6 @@ struct Port {
     mtu: usize,
 }
 
-/// One direction of a link: what it has, and what became of it.
-struct Lane {
-    link: Direction<Frame>,
-    /// The port that it feeds.
-    out: usize,
-    /// Of this lap, and of all laps before it.
-    lateness: [Distribution; 2],
-    unread: [Distribution; 2],
-    unwritten: u64,
-    refusal: Option<Errno>,
-    oversized: u64,
-    /// Read, and not what its header says.
-    malformed: u64,
-    /// The counts at the lap's beginning.
-    begun: Begun,
-}
-
-/// What had been counted when a lap began.
-#[derive(Debug, Clone, Copy, Default)]
-struct Begun {
-    counters: Counters,
-    overflow: u64,
-    unwritten: u64,
-    oversized: u64,
-    malformed: u64,
-}
-
 /// The stretch of a run that a certificate is for.
 struct Stretch {
     since: Time,
@@ -147,10 +122,6 @@ struct Stretch {
     stolen: Option<Span>,
     fault: Option<String>,
 }
-
-/// Index of the current lap in a pair of distributions, and of all before it.
-const LAP: usize = 0;
-const BEFORE: usize = 1;
 
 /// The remote's mark among the events; ports have their index.
 const BELL: u64 = u64::MAX;
@@ -187,20 +158,11 @@ impl Emulator {
                     tun,
                     mtu: end.tun.mtu as usize,
                 });
-                lanes.push(Lane {
-                    link: Direction::new(spec, seed),
-                    out,
-                    lateness: [Distribution::new(), Distribution::new()],
-                    unread: [Distribution::new(), Distribution::new()],
-                    unwritten: 0,
-                    refusal: None,
-                    oversized: 0,
-                    malformed: 0,
-                    begun: Begun::default(),
-                });
+                lanes.push(Lane::new(spec, seed, out));
             }
-            for at in plan.new_address_at {
-                agenda.add(Time::ZERO + at, Task::Readdress(names.len()));
+            let (forward, back) = (&plan.forward.change, &plan.r#return.change);
+            for (at, planned) in change::planned(forward, back, &plan.new_address_at) {
+                agenda.add(Time::ZERO + at, Task::Planned(names.len(), planned));
             }
             names.push(plan.name);
             namespaces.extend([plan.far.namespace, plan.near.namespace]);
@@ -263,7 +225,7 @@ impl Emulator {
     /// Runs the links on the calling thread until `duration` has passed or
     /// [`Remote::stop`] is called, and removes the devices.
     pub fn run(mut self, duration: Option<Span>) -> Result<Certificate, EmulatorError> {
-        let granted = Granted::claim();
+        let (granted, mut vigil) = Granted::claim();
         for refused in &granted.refused {
             tracing::warn!("lateness may suffer: {refused}");
         }
@@ -290,14 +252,18 @@ impl Emulator {
                 .lanes
                 .iter()
                 .filter_map(|lane| lane.link.poll_timeout())
-                .chain(self.agenda.next());
+                .chain(self.agenda.next())
+                .chain(vigil.ends());
             let now = clock.now();
             let step = pace::next(now, due.min(), end, load.mode(margin.span()));
             let nap = match step {
                 Step::End => break,
                 Step::Go => {
                     self.do_tasks(now);
-                    self.depart(&clock);
+                    if self.depart(&clock) {
+                        vigil.packet(now);
+                    }
+                    vigil.look(now);
                     Some(Span::ZERO)
                 }
                 Step::Watch => Some(Span::ZERO),
@@ -337,6 +303,7 @@ impl Emulator {
                     }
                     continue;
                 }
+                vigil.packet(woke);
                 let port = usize::try_from(event.data.u64()).expect("it was an index");
                 if let Err(errno) = self.take(port, since, &clock) {
                     let tun = &self.ports[port].tun;
@@ -359,9 +326,7 @@ impl Emulator {
             stolen: stolen_since(stolen_before),
             fault,
         };
-        for lane in &mut self.lanes {
-            lane.begun = Begun::default();
-        }
+        self.lanes.iter_mut().for_each(Lane::open_run);
         self.changes_before = 0;
         let certificate = self.certify(BEFORE, &granted, stretch);
         let certificate = match self.recorder.map(Recorder::finish) {
@@ -422,16 +387,7 @@ impl Emulator {
     fn close_lap(&mut self) {
         self.changes_before = self.changes.len();
         for (lane, port) in self.lanes.iter_mut().zip(&mut self.ports) {
-            for [lap, before] in [&mut lane.lateness, &mut lane.unread] {
-                before.absorb(lap);
-            }
-            lane.begun = Begun {
-                counters: *lane.link.counters(),
-                overflow: port.tun.overflow().unwrap_or(lane.begun.overflow),
-                unwritten: lane.unwritten,
-                oversized: lane.oversized,
-                malformed: lane.malformed,
-            };
+            lane.close_lap(port.tun.overflow().ok());
         }
     }
 
@@ -508,8 +464,9 @@ impl Emulator {
         }
     }
 
-    /// Writes what is due, a batch at most from each lane.
-    fn depart(&mut self, clock: &Clock) {
+    /// Writes what is due, a batch at most from each lane; says whether there was any.
+    fn depart(&mut self, clock: &Clock) -> bool {
+        let mut departed = false;
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             let out = &self.ports[lane.out].tun;
             let mut now = clock.now();
@@ -517,6 +474,7 @@ impl Emulator {
                 let Some(departure) = lane.link.poll_departure(now) else {
                     break;
                 };
+                departed = true;
                 let mut fate = Fate::Delivered;
                 if let Err(errno) = out.write(&departure.packet.bytes) {
                     fate = Fate::Unwritten;
@@ -541,6 +499,7 @@ impl Emulator {
             }
         }
         self.bury();
+        departed
     }
 
     /// Writes down what was dropped inside the links, if that is wanted.
@@ -571,23 +530,9 @@ impl Emulator {
             .collect();
         let mut report = |index: usize, name| {
             let lane = &self.lanes[index];
-            DirectionReport {
-                name,
-                from: places[index].clone(),
-                to: places[lane.out].clone(),
-                counters: lane.link.counters().since(&lane.begun.counters),
-                held: lane.link.held(),
-                lateness_us: lane.lateness[which].quantiles(),
-                unread_us: lane.unread[which].quantiles(),
-                overflow: self.ports[index]
-                    .tun
-                    .overflow()
-                    .ok()
-                    .map(|overflow| overflow.saturating_sub(lane.begun.overflow)),
-                unwritten: lane.unwritten - lane.begun.unwritten,
-                refusal: lane.refusal.map(|errno| errno.to_string()),
-                oversized: lane.oversized - lane.begun.oversized,
-            }
+            let ends = (places[index].as_str(), places[lane.out].as_str());
+            let overflow = self.ports[index].tun.overflow().ok();
+            lane.report(which, name, ends, overflow)
         };
         let links: Vec<_> = self
             .names
@@ -600,14 +545,6 @@ impl Emulator {
             .collect();
         let limit_us = self.limit.as_secs_f64() * 1e6;
         let mut reasons = certificate::reasons(limit_us, &links);
-        for (lane, place) in self.lanes.iter().zip(&places) {
-            let malformed = lane.malformed - lane.begun.malformed;
-            if malformed > 0 {
-                reasons.push(format!(
-                    "{place} handed over {malformed} packets that are not what their headers say"
-                ));
-            }
-        }
         reasons.extend(self.doubts.iter().cloned());
         reasons.extend(stretch.fault.clone());
         Certificate {

@@ -4,7 +4,7 @@ use bentpipe_link::scenario::Change;
 use bentpipe_units::Time;
 use ipnet::IpNet;
 
-use super::super::change::{self, ChangeError, Changed, NewAddress, Order, Task};
+use super::super::change::{self, ChangeError, Changed, NewAddress, Order, Planned, Task};
 use super::Emulator;
 use crate::tun::Tun;
 
@@ -66,6 +66,7 @@ impl Emulator {
             link: self.names[order.link].clone(),
             direction,
             what: order.what,
+            planned: false,
             addresses: match order.address {
                 Some(_) => self.near(order.link).addresses().to_vec(),
                 None => Vec::new(),
@@ -92,7 +93,7 @@ impl Emulator {
 
     /// Does what was planned for this moment.
     pub(super) fn do_tasks(&mut self, now: Time) {
-        while let Some(task) = self.agenda.take(now) {
+        while let Some((at, task)) = self.agenda.take(now) {
             match task {
                 Task::Restore(lane) => self.lanes[lane].link.apply(
                     now,
@@ -101,23 +102,46 @@ impl Emulator {
                         ..Change::default()
                     },
                 ),
-                Task::Readdress(link) => {
-                    let order = Order {
-                        link,
-                        address: Some(NewAddress::Next),
-                        what: "the scenario's switch".into(),
-                        ..Order::default()
-                    };
-                    if let Err(error) = self.change(now, vec![order]) {
-                        let doubt = format!(
-                            "{}: the scenario's new address could not be given: {error}",
-                            self.names[link]
-                        );
-                        tracing::error!("{doubt}");
-                        self.doubts.push(doubt);
-                    }
+                Task::Planned(link, planned) => {
+                    let changed = self.follow(now, at, link, planned);
+                    self.changes.push(changed);
                 }
             }
         }
+    }
+
+    /// Does what the link model does not do of a planned change, and tells of all of it.
+    fn follow(&mut self, now: Time, at: Time, link: usize, planned: Planned) -> Changed {
+        let Planned {
+            direction,
+            what,
+            new_address,
+        } = planned;
+        let mut changed = Changed {
+            at_s: at.since(Time::ZERO).as_secs_f64(),
+            link: self.names[link].clone(),
+            direction,
+            what,
+            planned: true,
+            addresses: Vec::new(),
+        };
+        if !new_address {
+            return changed;
+        }
+        match self.readdress(link, &NewAddress::Next) {
+            Ok(()) => {
+                changed.at_s = now.since(Time::ZERO).as_secs_f64();
+                changed.addresses = self.near(link).addresses().to_vec();
+            }
+            Err(error) => {
+                let doubt = format!(
+                    "{}: the scenario's new address could not be given: {error}",
+                    self.names[link]
+                );
+                tracing::error!("{doubt}");
+                self.doubts.push(doubt);
+            }
+        }
+        changed
     }
 }
