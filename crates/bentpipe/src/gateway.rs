@@ -35,8 +35,8 @@ allow = []
 memory = "1 GiB"
 expected_rate = "250 Mbit/s"
 expected_rtt = "650 ms"
-# How fast this end sends to the terminals: cubic, satellite, newreno, cubic-search, hybla,
-# bbr3, or fixed with the rate that was contracted.
+# How fast this end sends to the terminals: satellite (made for that), cubic, newreno,
+# cubic-search, hybla, bbr3, or fixed with the rate that was contracted.
 # controller = "fixed"
 # contracted_rate = "20 Mbit/s"
 "#;

@@ -34,8 +34,8 @@ listen = "127.0.0.1:1080"
 memory = "256 MiB"
 expected_rate = "250 Mbit/s"
 expected_rtt = "650 ms"
-# How fast this end sends to the gateway: cubic, satellite, newreno, cubic-search, hybla,
-# bbr3, or fixed with the rate that was contracted.
+# How fast this end sends to the gateway: satellite (made for that), cubic, newreno,
+# cubic-search, hybla, bbr3, or fixed with the rate that was contracted.
 # controller = "fixed"
 # contracted_rate = "20 Mbit/s"
 "#;

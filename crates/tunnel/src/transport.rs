@@ -63,7 +63,7 @@ pub struct Transport {
 impl Default for Transport {
     fn default() -> Self {
         Self {
-            controller: Choice::Cubic,
+            controller: Choice::Satellite,
             initial_window: Packets(32),
             contracted_rate: None,
             expected_rate: Rate::from_bits_per_second(250_000_000),

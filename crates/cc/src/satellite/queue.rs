@@ -27,8 +27,9 @@ const USUAL: Span = Span::from_millis(5);
 const NOISY: f64 = 2e6;
 /// One step counts for no more: a queue that collapses is no jitter.
 const MOST_STEP: Span = Span::from_millis(40);
-/// Samples over which the jitter is averaged.
-const JITTER_SAMPLES: f64 = 200.0;
+/// Samples over which the jitter is averaged, and as how many the first ones count.
+const JITTER_SAMPLES: u32 = 200;
+const LEAST_SAMPLES: u32 = 32;
 /// The least of so many steps of jitter is near the least there is.
 const STEPS: f64 = 150.0;
 
@@ -42,6 +43,7 @@ pub(super) struct Queue {
     /// Mean step from one sample to the next, nanoseconds. A queue grows in small steps,
     /// jitter and slots make large ones.
     jitter: f64,
+    samples: u32,
     last: Option<Span>,
 }
 
@@ -63,7 +65,8 @@ impl Queue {
             let step = step
                 .saturating_sub(USUAL.as_nanos())
                 .min(MOST_STEP.as_nanos()) as f64;
-            self.jitter += (step - self.jitter) / JITTER_SAMPLES;
+            self.samples = (self.samples + 1).min(JITTER_SAMPLES);
+            self.jitter += (step - self.jitter) / f64::from(self.samples.max(LEAST_SAMPLES));
         }
         while self.lows.back().is_some_and(|(_, low)| *low >= sample) {
             self.lows.pop_back();
