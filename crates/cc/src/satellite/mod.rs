@@ -99,6 +99,8 @@ const SLACK: f64 = 0.10;
 const SLACK_PACKETS: f64 = 24.0;
 /// Losses beyond this share of a round are congestion whatever the queue looks like.
 const NOISE: f64 = 0.2;
+/// Fewer lost packets than this have no share to speak of.
+const FEW_LOST: f64 = 8.0;
 /// And a frame that tells of so many times more lost than arrived bytes.
 const BURST: u64 = 2;
 /// Without any acknowledgement for so many round trips the path is dark.
@@ -251,6 +253,13 @@ impl Satellite {
     /// Whether losses now come from a full queue.
     fn queue_is_long(&self) -> bool {
         self.standing() > 1.6 * self.target() + 2.0 * self.packet
+    }
+
+    /// Whether this round has lost more than the air would take.
+    fn loses_much(&self) -> bool {
+        let Round { acked, lost, .. } = self.round;
+        let lost = lost as f64;
+        lost > FEW_LOST * self.packet && lost > NOISE * (acked as f64 + lost)
     }
 
     /// Whether so much queue stands that the path must be full.
@@ -520,7 +529,8 @@ impl Controller for Satellite {
         self.company.on_congestion();
         let climbing = match self.phase {
             Phase::Start => self.rate == 0.0 && !self.train.is_out(),
-            Phase::Climb { .. } => true,
+            // A short queue shows by nothing but its losses.
+            Phase::Climb { .. } => self.loses_much(),
             _ => false,
         };
         if event.persistent && matches!(self.phase, Phase::Start | Phase::Climb { .. }) {

@@ -106,11 +106,7 @@ fn fq_codel_order() -> Claim {
     enter(Time::from_nanos(3_500_000), b'D', 100, 1);
     let out = drain(&mut link, Time::from_nanos(1_000_000_000));
     // What had come out when D came is given now: the order is the same.
-    let flows: Vec<_> = out
-        .iter()
-        .map(|(_, probe)| char::from(probe.flow).to_string())
-        .collect();
-    let ours = flows.join(" ");
+    let ours = order(&out);
     Claim {
         claim: "FQ-CoDel: the order in which four flows of different packets are served",
         source: "RFC 8290, sections 4.1 and 4.2, traced by hand",
@@ -118,6 +114,15 @@ fn fq_codel_order() -> Claim {
         holds: ours == by_hand,
         ours,
     }
+}
+
+/// The flows of what has come out, in its order.
+fn order(out: &[(Time, Probe)]) -> String {
+    let flows: Vec<_> = out
+        .iter()
+        .map(|(_, probe)| char::from(probe.flow).to_string())
+        .collect();
+    flows.join(" ")
 }
 
 /// What becomes of a flow that has run empty among the new ones.
@@ -139,11 +144,7 @@ fn fq_codel_emptied() -> Claim {
         }
     }
     out.extend(drain(&mut link, Time::from_nanos(1_000_000_000)));
-    let flows: Vec<_> = out
-        .iter()
-        .map(|(_, probe)| char::from(probe.flow).to_string())
-        .collect();
-    let ours = flows.join(" ");
+    let ours = order(&out);
     Claim {
         claim: "FQ-CoDel: a flow that has run empty among the new ones goes behind the old ones",
         source: "RFC 8290, section 4.2, traced by hand",
