@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use bentpipe_emulator::{ChangeError, NewAddress, Order, Remote, Sight};
 use bentpipe_link::Scenario;
 use bentpipe_link::scenario::{Change, ScenarioError};
-use bentpipe_os::emulator::{ChangeError, NewAddress, Order, Remote, Sight};
 use bentpipe_units::Span;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};

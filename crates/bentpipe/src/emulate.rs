@@ -9,11 +9,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use bentpipe_link::Seeds;
-use bentpipe_link::scenario::{DirectionSpec, Scenario};
-use bentpipe_os::emulator::{
+use bentpipe_emulator::{
     Certificate, Emulator, EmulatorError, End, Plan, Remote, Sight, certificate, next_addresses,
 };
+use bentpipe_link::Seeds;
+use bentpipe_link::scenario::{DirectionSpec, Scenario};
 use bentpipe_os::namespace::{Namespace, NamespaceError};
 use bentpipe_os::tun::{self, TunError, TunSpec};
 use bentpipe_units::Span;

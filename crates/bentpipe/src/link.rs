@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use bentpipe_link::Scenario;
 use bentpipe_link::explain::Explanation;
-use bentpipe_link::validate::{self, Presets};
+use bentpipe_link_validate::{self as validate, Presets};
 use clap::Subcommand;
 
 use crate::control::{self, Answer, Question, Set, Sides};

@@ -8,30 +8,57 @@ use std::process::Command;
 const ARROWS: &[(&str, &[&str])] = &[
     ("bentpipe-units", &[]),
     ("bentpipe-link", &["bentpipe-units"]),
+    (
+        "bentpipe-link-validate",
+        &["bentpipe-units", "bentpipe-link"],
+    ),
     ("bentpipe-cc", &["bentpipe-units"]),
-    ("bentpipe-tunnel", &["bentpipe-units", "bentpipe-cc"]),
+    ("bentpipe-quic", &["bentpipe-units", "bentpipe-cc"]),
+    (
+        "bentpipe-vnet",
+        &[
+            "bentpipe-units",
+            "bentpipe-link",
+            "bentpipe-cc",
+            "bentpipe-quic",
+        ],
+    ),
+    (
+        "bentpipe-tunnel",
+        &["bentpipe-units", "bentpipe-cc", "bentpipe-quic"],
+    ),
     (
         "bentpipe-sim",
         &[
             "bentpipe-units",
             "bentpipe-link",
             "bentpipe-cc",
+            "bentpipe-quic",
+            "bentpipe-vnet",
             "bentpipe-tunnel",
         ],
     ),
     (
-        "bentpipe-os",
+        "bentpipe-campaign",
         &[
             "bentpipe-units",
             "bentpipe-link",
             "bentpipe-cc",
+            "bentpipe-quic",
+            "bentpipe-vnet",
             "bentpipe-tunnel",
+            "bentpipe-sim",
         ],
+    ),
+    ("bentpipe-os", &["bentpipe-units", "bentpipe-tunnel"]),
+    (
+        "bentpipe-emulator",
+        &["bentpipe-units", "bentpipe-link", "bentpipe-os"],
     ),
 ];
 
 /// Crates without a clock, random numbers or I/O; nothing below them has any either.
-const PURE: &[&str] = &["bentpipe-units", "bentpipe-link"];
+const PURE: &[&str] = &["bentpipe-units", "bentpipe-link", "bentpipe-cc"];
 /// What reaches the machine.
 const MACHINE: &[&str] = &[
     "tokio",
@@ -116,7 +143,7 @@ fn nothing_below_the_pure_crates_reaches_the_machine() {
 #[test]
 fn the_tunnel_asks_for_no_sockets_and_no_random_numbers() {
     for package in packages() {
-        if !["bentpipe-tunnel", "bentpipe-cc"].contains(&name(&package)) {
+        if !["bentpipe-tunnel", "bentpipe-quic", "bentpipe-cc"].contains(&name(&package)) {
             continue;
         }
         for dependency in builds_on(&package) {

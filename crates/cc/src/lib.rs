@@ -2,9 +2,7 @@
 //!
 //! A controller is told what was sent, acknowledged and lost, each with its
 //! moment, and answers with a window and, if it has one, a pacing rate. Each
-//! controller has a folder that reads like its paper; [`adapter`] is the only
-//! place that knows the QUIC library's own trait, [`transport`] the place that
-//! sets the library up for a satellite.
+//! controller has a folder that reads like its paper.
 //!
 //! The calls come in this order: [`Controller::on_sent`] for each packet; for
 //! each ACK frame [`Controller::on_acked`] for each packet that it newly
@@ -22,19 +20,13 @@ pub mod fixed;
 pub mod resume;
 mod bounded;
 mod choice;
-mod pacing;
-pub mod adapter;
-pub mod acks;
-pub mod transport;
 
 use std::fmt::Debug;
 
 use bentpipe_units::{Span, Time};
 
-pub use adapter::Factory;
 pub use choice::{Choice, ChoiceError, Settings};
 pub use resume::{Path, PathMemory};
-pub use transport::Transport;
 
 /// A packet that has just been sent and counts against the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -23,7 +23,7 @@ const NANOSECOND: f64 = 1e9;
 
 /// The way over time.
 #[derive(Debug)]
-pub(crate) struct Path {
+pub struct Path {
     /// One-way delay from each moment on.
     pub delays: Vec<(Span, OneWayDelay)>,
     /// Times in which no satellite is seen by both: beginning and length.
@@ -80,7 +80,7 @@ struct Sky {
 }
 
 /// Works out the way from the start to the end of the run.
-pub(crate) fn path(spec: &OrbitSpec) -> Result<Path, Wrong> {
+pub fn path(spec: &OrbitSpec) -> Result<Path, Wrong> {
     let sky = match &spec.satellites {
         Constellation::Tle(text) => two_line(text)?,
         Constellation::TleFile(name) => {

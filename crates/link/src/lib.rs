@@ -17,19 +17,19 @@
 //! [`Direction::apply`] changes the link while it runs.
 //!
 //! [`scenario`] is the link as people write it, [`explain`] what it amounts to,
-//! `geometry` how long the way over satellites is, [`validate`] the proof.
+//! `geometry` how long the way over satellites is.
 
 pub mod scenario;
 pub mod explain;
-mod geometry;
+pub mod geometry;
 mod packet;
 mod random;
 mod activity;
 mod cross;
 mod queue;
 mod aqm;
-mod modcod;
-mod access;
+pub mod modcod;
+pub mod access;
 mod standstill;
 mod reconfigure;
 mod serialize;
@@ -37,7 +37,6 @@ mod impair;
 mod propagate;
 mod direction;
 mod counters;
-pub mod validate;
 
 pub use counters::{Cause, Counters, Drop, Drops};
 pub use direction::{Departure, Direction, Dropped};

@@ -155,7 +155,7 @@ impl<P: Packet> Queue<P> {
     }
 
     /// The chance with which PIE drops what comes in now.
-    pub(crate) fn drop_chance(&self) -> Option<f64> {
+    pub fn drop_chance(&self) -> Option<f64> {
         match &self.discipline {
             Discipline::Pie(_, pie) => Some(pie.drop_chance()),
             _ => None,
@@ -310,17 +310,27 @@ fn settle<P: Packet>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Scenario;
     use crate::scenario::DirectionSpec;
-    use crate::validate::probe::{Probe, forward};
+
+    struct Probe;
+
+    impl Packet for Probe {
+        fn ip_len(&self) -> usize {
+            1500
+        }
+    }
 
     /// A full queue that PIE manages and is about to drop from, and what it does with a packet
     /// that finds room after `before` that did not.
     fn after(before: usize) -> Result<(), Cause> {
-        let text = "rate = \"1 Mbit/s\"\ndelay = \"0 ms\"\nqueue.pie = { limit = \"3 packets\" }";
-        let DirectionSpec { queue, .. } = forward(text);
+        let text = "name = \"pie\"\n\
+            [forward]\nrate = \"1 Mbit/s\"\ndelay = \"0 ms\"\nqueue.pie = { limit = \"3 packets\" }\n\
+            [return]\nrate = \"1 Mbit/s\"\ndelay = \"0 ms\"\nqueue = \"3 packets\"\n";
+        let DirectionSpec { queue, .. } = Scenario::parse(text).expect("a scenario").forward;
         let (mut queue, mut ledger) = (Queue::new(&queue, 1), Ledger::new());
         let mut push = |queue: &mut Queue<Probe>| {
-            let entry = Entry::ours(Probe::new(1500), Time::ZERO);
+            let entry = Entry::ours(Probe, Time::ZERO);
             queue
                 .push(Time::ZERO, entry, &mut ledger)
                 .map_err(|(cause, _)| cause)

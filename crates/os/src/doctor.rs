@@ -8,7 +8,7 @@ use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 use serde::Serialize;
 
-use crate::vigil::{self, Vigil};
+use crate::cpu_latency::{self, CpuLatency};
 
 /// One capability of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -90,7 +90,7 @@ pub fn check_all() -> Vec<Check> {
     ask("IPv6", "IPv6 applications and gateways", ipv6());
     ask("CUBIC", "lab (direct TCP to compare with)", cubic());
     ask("SCHED_FIFO", "emulate (punctuality)", realtime());
-    ask(vigil::DEVICE, "emulate (punctuality)", awake());
+    ask(cpu_latency::DEVICE, "emulate (punctuality)", awake());
     ask(
         "UDP buffers",
         "gateway, terminal (bursts at high rates)",
@@ -201,13 +201,13 @@ fn realtime() -> Finding {
 }
 
 fn awake() -> Finding {
-    match Vigil::claim() {
+    match CpuLatency::claim() {
         (_, Ok(())) => Ok("processors can be kept awake".into()),
         (_, Err(error)) => worse(
             error.to_string(),
             format!(
                 "{}; without, processors that sleep are late for packets",
-                vigil::remedy(&error)
+                cpu_latency::remedy(&error)
             ),
         ),
     }

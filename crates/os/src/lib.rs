@@ -11,9 +11,8 @@ pub mod namespace;
 mod netlink;
 pub mod tun;
 pub mod segment;
-mod vigil;
+pub mod cpu_latency;
 pub mod realtime;
-pub mod emulator;
 
 pub mod ingress;
 pub mod tproxy;

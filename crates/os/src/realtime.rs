@@ -8,7 +8,7 @@ use bentpipe_units::Span;
 use rustix::mm::MlockAllFlags;
 use serde::Serialize;
 
-use crate::vigil::{self, Vigil};
+use crate::cpu_latency::{self, CpuLatency};
 
 /// Above every ordinary thread and the kernel's threaded interrupts (50), below
 /// its watchdogs and migration threads (99).
@@ -31,7 +31,7 @@ pub struct Granted {
 impl Granted {
     /// Asks for all of it, for the calling thread, after its memory is allocated. When
     /// processors are kept awake is then up to the caller.
-    pub(crate) fn claim() -> (Self, Vigil) {
+    pub fn claim() -> (Self, CpuLatency) {
         let mut refused = Vec::new();
         // Real-time threads have no timer slack anyway; this is for when we get none.
         if let Err(errno) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
@@ -56,12 +56,12 @@ impl Granted {
                 false
             }
         };
-        let (vigil, awake) = Vigil::claim();
+        let (vigil, awake) = CpuLatency::claim();
         if let Err(error) = &awake {
             refused.push(format!(
                 "awake processors: {}: {error}; {}",
-                vigil::DEVICE,
-                vigil::remedy(error)
+                cpu_latency::DEVICE,
+                cpu_latency::remedy(error)
             ));
         }
         let granted = Self {

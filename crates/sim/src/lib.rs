@@ -10,24 +10,20 @@
 //! certificate and the endpoints' random numbers all derive from the plan's seed.
 //!
 //! - [`plan`]: what to do
-//! - `timer`: when the QUIC library's timers fire
 //! - `network`: links joined to a graph, and what happened to the packets in it
 //! - `node`: one end of a connection and the program behind it
 //! - `world`: the clock, and the loop
 //! - [`record`]: what came of it
-//! - [`budget`]: named goals with their physical bounds
 //!
 //! [`tunnel`] runs terminals and gateways instead: the code of the daemons, on the async
 //! runtime's paused clock.
 
 pub mod plan;
-mod timer;
 mod identity;
 mod network;
 mod node;
 mod world;
 pub mod record;
-pub mod budget;
 pub mod tunnel;
 
 pub use plan::{Change, FlowPlan, LinkPlan, Move, Plan, PlanError, Transfer, What};

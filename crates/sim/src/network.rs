@@ -5,11 +5,9 @@ use std::net::SocketAddr;
 use bentpipe_link::scenario::DirectionSpec;
 use bentpipe_link::{Direction, Packet};
 use bentpipe_units::{Span, Time};
+use bentpipe_vnet::network::IP_UDP;
 use bytes::BytesMut;
 use noq_proto::EcnCodepoint;
-
-/// IPv4 header (RFC 791) and UDP header (RFC 768).
-pub(crate) const IP_UDP: usize = 28;
 
 /// A UDP datagram on its way.
 #[derive(Debug, Clone)]

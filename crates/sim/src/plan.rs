@@ -1,9 +1,9 @@
 //! What a run does.
 
-use bentpipe_cc::{ChoiceError, Transport};
-use bentpipe_link::Scenario;
-use bentpipe_link::scenario::DirectionSpec;
+use bentpipe_cc::ChoiceError;
+use bentpipe_quic::Transport;
 use bentpipe_units::{Bytes, Rate, Span};
+pub use bentpipe_vnet::plan::{Change, LinkPlan, What};
 
 /// One run.
 #[derive(Debug, Clone)]
@@ -18,60 +18,6 @@ pub struct Plan {
     pub until: Span,
     /// How often each flow is looked at for [`crate::record::FlowSample`]s.
     pub sample_every: Span,
-}
-
-/// One link, both directions.
-#[derive(Debug, Clone)]
-pub struct LinkPlan {
-    /// Towards the terminals.
-    pub forward: DirectionSpec,
-    /// Towards the gateways.
-    pub r#return: DirectionSpec,
-    /// What changes on the way, in the order of time.
-    pub changes: Vec<Change>,
-}
-
-impl LinkPlan {
-    /// A link that stays as it is.
-    pub fn new(forward: DirectionSpec, r#return: DirectionSpec) -> Self {
-        Self {
-            forward,
-            r#return,
-            changes: Vec::new(),
-        }
-    }
-
-    /// The satellite hop of a scenario.
-    pub fn of(scenario: &Scenario) -> Self {
-        Self::new(scenario.forward.clone(), scenario.r#return.clone())
-    }
-
-    /// Adds a change.
-    #[must_use]
-    pub fn change(mut self, at: Span, what: What) -> Self {
-        self.changes.push(Change { at, what });
-        self
-    }
-}
-
-/// A change of a link at a moment.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Change {
-    /// When, since the run began.
-    pub at: Span,
-    /// What.
-    pub what: What,
-}
-
-/// What changes.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum What {
-    /// The forward direction's rate.
-    ForwardRate(Rate),
-    /// The return direction's rate.
-    ReturnRate(Rate),
-    /// Nothing that enters either direction from now on arrives, for so long.
-    Blackout(Span),
 }
 
 /// One connection from a terminal to its gateway, and what is fetched over it.

@@ -9,15 +9,16 @@ use std::time::{Duration, Instant};
 use bentpipe_cc::PathMemory;
 use bentpipe_link::{Packet, Seeds};
 use bentpipe_units::{Span, Time};
+use bentpipe_vnet::network::IP_UDP;
+use bentpipe_vnet::timer;
 use bytes::BytesMut;
 use noq_proto::{ClientConfig, NoneTokenLog, PathId, ServerConfig, ValidationTokenConfig, VarInt};
 
 use crate::identity;
-use crate::network::{Datagram, Edge, IP_UDP};
+use crate::network::{Datagram, Edge};
 use crate::node::{Node, Program};
 use crate::plan::{Plan, PlanError, Transfer, What};
 use crate::record::{FlowRecord, FlowSample, LinkRecord, Records, TransferRecord, Verdict};
-use crate::timer;
 
 /// Carries out `plan`. `base` is any [`Instant`]; the QUIC library wants some, and only
 /// differences to it matter.

@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
-use bentpipe_cc::{Choice, Settings, Transport};
+use bentpipe_cc::{Choice, Settings};
 use bentpipe_link::Scenario;
+use bentpipe_quic::Transport;
 use bentpipe_sim::record::FlowSample;
 use bentpipe_sim::{FlowPlan, LinkPlan, Move, Plan, Transfer, run};
 use bentpipe_units::{Bytes, Rate, Span};

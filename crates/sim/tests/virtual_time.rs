@@ -3,10 +3,12 @@
 
 use std::time::Instant;
 
-use bentpipe_cc::{Choice, Settings, Transport};
+use bentpipe_campaign::budget;
+use bentpipe_cc::{Choice, Settings};
 use bentpipe_link::Scenario;
+use bentpipe_quic::Transport;
 use bentpipe_sim::record::{Records, Verdict};
-use bentpipe_sim::{FlowPlan, LinkPlan, Plan, PlanError, Transfer, budget, run};
+use bentpipe_sim::{FlowPlan, LinkPlan, Plan, PlanError, Transfer, run};
 use bentpipe_units::{Bytes, Rate, Span};
 
 #[expect(

@@ -23,8 +23,8 @@ use crate::session::{describe, path};
 use crate::stall::Stalls;
 use crate::target::{Host, Target};
 use crate::transport::{MAX_FLOWS, Transport};
-use crate::wire::quic::{Connection, Stops};
 use crate::wire::request::{self, Asked, ErrorKind, Refusal};
+use bentpipe_quic::h3::{Connection, Stops};
 
 /// An origin that has not answered by then is told to the terminal as a timeout.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(10);

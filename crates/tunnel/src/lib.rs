@@ -28,7 +28,6 @@ pub mod terminal;
 pub mod session;
 pub mod wire;
 pub mod flow;
-pub mod schedule;
 pub mod stall;
 pub mod gateway;
 pub mod egress;

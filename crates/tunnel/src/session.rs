@@ -15,8 +15,8 @@ use crate::outside::Resolve;
 use crate::paths::{Paths, Use};
 use crate::target::{Host, Target};
 use crate::transport::Transport;
-use crate::wire::quic::{Connection, Opener, RecvStream, SendStream, Stops};
 use crate::wire::request;
+use bentpipe_quic::h3::{Connection, Opener, RecvStream, SendStream, Stops};
 
 /// An attempt to open a session ends after this: seven timeouts of a GEO handshake.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(12);
@@ -236,7 +236,7 @@ impl Session {
 }
 
 /// A request's stream, both halves.
-pub type BidiStream = crate::wire::quic::BidiStream<Bytes>;
+pub type BidiStream = bentpipe_quic::h3::BidiStream<Bytes>;
 /// A request's sending half.
 pub type UpStream = h3::client::RequestStream<SendStream<Bytes>, Bytes>;
 /// A request's receiving half.

@@ -12,9 +12,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use bentpipe_cc::acks::Acks;
-use bentpipe_cc::transport::{FULL_PACKET, over_satellite};
 use bentpipe_cc::{Choice, ChoiceError, PathMemory, Settings};
+use bentpipe_quic::acks::Acks;
+use bentpipe_quic::transport::{FULL_PACKET, over_satellite};
 use bentpipe_units::{Bytes, ParseError, Rate, Span};
 use noq::{MtuDiscoveryConfig, TransportConfig, VarInt};
 use serde::{Deserialize, Serialize};

@@ -5,9 +5,9 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bentpipe_sim::tunnel::clock::Clock;
 use bentpipe_tunnel::enrolment::EnrolmentLine;
 use bentpipe_tunnel::identity::{Identity, Registry as _, Standing};
+use bentpipe_vnet::clock::Clock;
 use support::{GATEWAY, GATEWAY_SEED, Setup, TERMINAL_SEED, identity, in_virtual_time};
 use tokio::time::timeout;
 

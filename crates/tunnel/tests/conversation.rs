@@ -6,8 +6,8 @@ mod support;
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use bentpipe_sim::tunnel::clock::Clock;
 use bentpipe_units::{Bytes, Rate};
+use bentpipe_vnet::clock::Clock;
 use support::{Internet, Origin, Setup, Stream, World, dark_from, in_virtual_time, link, now};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc::UnboundedReceiver;

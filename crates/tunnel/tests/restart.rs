@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bentpipe_cc::Choice;
 use bentpipe_link::Scenario;
-use bentpipe_sim::tunnel::clock::Clock;
 use bentpipe_tunnel::paths::{Kept, Paths};
 use bentpipe_tunnel::terminal::Terminal;
+use bentpipe_vnet::clock::Clock;
 use support::{
     GATEWAY_SEED, Setup, TERMINAL_SEED, endpoint, identity, in_virtual_time, now, sockets,
 };

@@ -4,10 +4,9 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::Instant;
 
+use bentpipe_campaign::{budget, write_json};
 use bentpipe_cc::Choice;
-use bentpipe_sim::budget;
 
-use super::write_json;
 use crate::failure::Failure;
 
 pub fn budgets(seeds: u64, only: &str, out: &Path) -> Result<(), Failure> {

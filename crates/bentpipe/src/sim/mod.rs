@@ -1,22 +1,12 @@
 //! `bentpipe sim`: transports over a satellite in virtual time.
 
-mod problem;
-mod range;
-mod sweep;
-mod plan;
-mod tunnel;
-mod study;
-mod execute;
-mod table;
 mod budgets;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use serde::Serialize;
+use bentpipe_campaign::{execute, points, write_json};
 
 use crate::failure::{self, Failure};
-use study::Study;
 
 /// Run transports over a satellite in virtual time
 #[derive(Debug, clap::Args)]
@@ -60,42 +50,13 @@ pub fn run(command: Command) -> Result<(), Failure> {
 
 /// Carries out a plan with all points of its sweep.
 fn study(path: &Path, out: &Path) -> Result<(), Failure> {
-    let wrong = |problem| Failure::file(path, problem);
-    let text = range::expand(&failure::read(path)?).map_err(wrong)?;
     let beside = path.parent().unwrap_or(Path::new(""));
-    let mut points = Vec::new();
-    let mut runs = 0;
-    for point in sweep::points(&text).map_err(wrong)? {
-        let study = Study::read(&text, &point, beside).map_err(wrong)?;
-        runs += study.seeds();
-        points.push((point.axes, study));
-    }
-    if runs > MOST_RUNS {
-        let why = format!(
-            "{} points with their seeds are {runs} runs; {MOST_RUNS} are the most, so leave out values or seeds",
-            points.len()
-        );
-        return Err(Failure::file(path, why));
-    }
+    let points =
+        points(&failure::read(path)?, beside).map_err(|problem| Failure::file(path, problem))?;
     write_json(&out.join("resolved.json"), &points)?;
     for line in execute::execute(&points, out)? {
         println!("{}", line.text());
     }
     println!("{}", out.join("summary.json").display());
     Ok(())
-}
-
-/// Runs that a plan may have.
-const MOST_RUNS: u64 = 1_000_000;
-
-fn write_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
-    write(path, &(serde_json::to_string_pretty(value)? + "\n"))
-}
-
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory)
-            .with_context(|| format!("making {}", directory.display()))?;
-    }
-    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
 }

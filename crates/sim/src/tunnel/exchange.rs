@@ -16,7 +16,7 @@ use bentpipe_units::{Span, Time};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::REQUEST;
-use crate::tunnel::clock::{Clock, Timer};
+use bentpipe_vnet::clock::{Clock, Timer};
 
 /// The answer to an upload: as long as a small HTTP one.
 pub(crate) const RECEIPT: u64 = 100;

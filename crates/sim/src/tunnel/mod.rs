@@ -2,8 +2,6 @@
 //! UDP sockets, applications and servers in memory.
 //!
 //! - [`plan`]: what to do
-//! - [`clock`]: the async runtime's paused clock, exact to the nanosecond
-//! - [`network`]: UDP sockets joined by links
 //! - `exchange`: applications behind terminals, servers behind the gateway
 //! - [`run`](run()): all of it together
 //! - [`record`]: what came of it
@@ -14,8 +12,6 @@
 //! differ, so that no packet's length or moment depends on them.
 
 pub mod plan;
-pub mod clock;
-pub mod network;
 mod exchange;
 mod run;
 pub mod record;

@@ -15,12 +15,12 @@ use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::{Span, Time};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use super::clock::{Clock, virtual_time};
 use super::exchange::{Application, End, Progress, Servers, Shared, look};
-use super::network::{MemorySocket, Network};
 use super::plan::{FlowPlan, Plan, TunnelPlanError, Work};
 use super::record::{FlowRecord, Line, LinkRecord, Path, Sample, SessionRecord, Verdict};
 use crate::identity;
+use bentpipe_vnet::clock::{Clock, virtual_time};
+use bentpipe_vnet::network::{MemorySocket, Network};
 
 /// Where the gateway is.
 const GATEWAY: SocketAddr =

@@ -1,0 +1,256 @@
+//! What the controllers must reach: named workloads, each with its physical bound,
+//! the limit and where the limit is from.
+//!
+//! R is 600 ms, the rates 20/2 Mbit/s and the download 10 MiB unless the work says
+//! otherwise. Bounds count 63 bytes of headers in 1500 (IPv4 20, UDP 8, short header
+//! 11, AEAD 16, stream frame 8).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use bentpipe_cc::Choice;
+use serde::Serialize;
+
+use bentpipe_sim::plan::Plan;
+use bentpipe_sim::record::Records;
+
+mod plans;
+mod goals;
+mod elsewhere;
+
+/// A workload and what is asked of it.
+pub struct Budget {
+    /// A name for tables.
+    pub work: &'static str,
+    /// Where the limits are from.
+    pub source: &'static str,
+    seeds: Seeds,
+    plan: fn(Choice, u64) -> Plan,
+    /// What is asked.
+    pub goals: &'static [Goal],
+}
+
+/// How many runs a workload is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seeds {
+    /// Nothing in it is drawn but the endpoints' own numbers: three.
+    Fixed,
+    /// One: it is long.
+    One,
+    /// Ten at most.
+    Few,
+    /// As many as asked for.
+    All,
+}
+
+impl Seeds {
+    fn of(self, wanted: u64) -> u64 {
+        match self {
+            Self::One => 1,
+            Self::Fixed => wanted.min(3),
+            Self::Few => wanted.min(10),
+            Self::All => wanted,
+        }
+    }
+}
+
+/// Which budgets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Section {
+    /// The project's goals, which the satellite controller was tuned on.
+    Goals,
+    /// Other paths, to see whether it holds there.
+    Elsewhere,
+}
+
+impl Section {
+    /// Both, in the table's order.
+    pub const ALL: [Self; 2] = [Self::Goals, Self::Elsewhere];
+
+    fn budgets(self) -> &'static [Budget] {
+        match self {
+            Self::Goals => goals::GOALS,
+            Self::Elsewhere => elsewhere::ELSEWHERE,
+        }
+    }
+}
+
+/// One figure and its limit.
+pub struct Goal {
+    /// What is measured.
+    pub figure: &'static str,
+    /// In which unit.
+    pub unit: &'static str,
+    /// The bound in seconds or the like, where the figure is a ratio to one.
+    bound: fn() -> Option<f64>,
+    measure: fn(&Records) -> f64,
+    /// The limit.
+    pub limit: Limit,
+}
+
+/// Share of what CUBIC carries that is asked for elsewhere: it does so with a full queue.
+pub const BESIDE_CUBIC: f64 = 0.95;
+
+/// On which side of the limit it is good.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The median may not be larger.
+    AtMost(f64),
+    /// The median may not be smaller.
+    AtLeast(f64),
+    /// More is better: the median may not be smaller than this share of the best of the
+    /// other controllers, nor than [`BESIDE_CUBIC`] of CUBIC's.
+    OfTheBest(f64),
+    /// Shown only.
+    None,
+}
+
+impl Budget {
+    /// The run for `controller` with `seed`.
+    pub fn plan(&self, controller: Choice, seed: u64) -> Plan {
+        (self.plan)(controller, seed)
+    }
+}
+
+impl Limit {
+    /// Whether the first of the medians keeps it. What is not a number does not.
+    pub fn keeps(self, medians: &[(Choice, Option<f64>)]) -> bool {
+        let [(_, Some(value)), others @ ..] = medians else {
+            return self == Self::None;
+        };
+        match self {
+            Self::AtMost(most) => *value <= most,
+            Self::AtLeast(least) => *value >= least,
+            Self::OfTheBest(share) => others.iter().all(|(other, median)| {
+                let share = if *other == Choice::Cubic {
+                    BESIDE_CUBIC.max(share)
+                } else {
+                    share
+                };
+                median.is_none_or(|median| *value >= share * median)
+            }),
+            Self::None => true,
+        }
+    }
+}
+
+impl std::fmt::Display for Limit {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::AtMost(most) => out.pad(&format!("<= {most}")),
+            Self::AtLeast(least) => out.pad(&format!(">= {least}")),
+            Self::OfTheBest(share) => out.pad(&format!(">= {share} best")),
+            Self::None => out.pad("none"),
+        }
+    }
+}
+
+/// One line of the table.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// Of which part of the table.
+    pub section: Section,
+    /// The workload.
+    pub work: &'static str,
+    /// The figure.
+    pub figure: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// The physical bound, in seconds, where the figure is a ratio to one.
+    pub bound_s: Option<f64>,
+    /// The limit for our controller.
+    pub limit: Limit,
+    /// Where it is from.
+    pub source: &'static str,
+    /// Medians by controller, in the order asked for; `None` when half the runs did not finish.
+    pub medians: Vec<(Choice, Option<f64>)>,
+    /// Whether the first controller keeps the limit.
+    pub kept: bool,
+}
+
+/// Runs the budgets of `section` whose work contains `filter` for each of `controllers` with `seeds`
+/// seeds, on all cores, and tells `progress` how many of how many runs are done.
+pub fn check(
+    section: Section,
+    controllers: &[Choice],
+    seeds: u64,
+    filter: &str,
+    base: Instant,
+    progress: impl Fn(usize, usize) + Sync,
+) -> Vec<Row> {
+    let budgets: Vec<_> = section
+        .budgets()
+        .iter()
+        .filter(|budget| budget.work.contains(filter))
+        .collect();
+    let mut jobs = Vec::new();
+    for (index, budget) in budgets.iter().enumerate() {
+        for (place, controller) in controllers.iter().enumerate() {
+            jobs.extend((1..=budget.seeds.of(seeds)).map(|seed| (index, place, *controller, seed)));
+        }
+    }
+    let values = Mutex::new(Vec::new());
+    let next = AtomicUsize::new(0);
+    let done = AtomicUsize::new(0);
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(&(index, place, controller, seed)) =
+                    jobs.get(next.fetch_add(1, Ordering::Relaxed))
+                {
+                    let budget = budgets[index];
+                    let records = bentpipe_sim::run(&(budget.plan)(controller, seed), base);
+                    let figures: Vec<_> = (budget.goals.iter())
+                        .map(|goal| records.as_ref().map_or(f64::NAN, goal.measure))
+                        .collect();
+                    let mut values = values.lock().unwrap_or_else(PoisonError::into_inner);
+                    values.push((index, place, seed, figures));
+                    progress(done.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());
+                }
+            });
+        }
+    });
+    let values = values.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut rows = Vec::new();
+    for (index, budget) in budgets.iter().enumerate() {
+        for (column, goal) in budget.goals.iter().enumerate() {
+            let medians: Vec<_> = (controllers.iter().enumerate())
+                .map(|(place, controller)| {
+                    let figures = (values.iter())
+                        .filter(|value| value.0 == index && value.1 == place)
+                        .map(|value| value.3[column]);
+                    (*controller, median(figures))
+                })
+                .collect();
+            rows.push(Row {
+                section,
+                work: budget.work,
+                figure: goal.figure,
+                unit: goal.unit,
+                bound_s: (goal.bound)(),
+                limit: goal.limit,
+                source: budget.source,
+                kept: goal.limit.keeps(&medians),
+                medians,
+            });
+        }
+    }
+    rows
+}
+
+/// The middle of the figures; a run without one counts as infinitely bad.
+fn median(figures: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut figures: Vec<_> = figures.collect();
+    figures.sort_by(f64::total_cmp);
+    let middle = figures.len() / 2;
+    let median = if figures.len().is_multiple_of(2) && middle > 0 {
+        f64::midpoint(figures[middle - 1], figures[middle])
+    } else {
+        *figures.get(middle)?
+    };
+    median.is_finite().then_some(median)
+}

@@ -1,0 +1,66 @@
+//! Studies in virtual time: a plan file, the points of its sweep, and what comes of them.
+//!
+//! In the order in which a plan meets them:
+//!
+//! 1. `range` writes ranges out as lists, [`sweep`] turns lists into points;
+//! 2. [`study`] reads a point: QUIC connections alone (`plan`), or terminals and a
+//!    gateway (`tunnel`); a [`problem`] names line and field;
+//! 3. [`execute`] runs the points on all cores, `table` sums up.
+//!
+//! [`budget`] has named goals with their physical bounds.
+
+pub mod problem;
+mod range;
+pub mod sweep;
+mod plan;
+mod tunnel;
+pub mod study;
+pub mod execute;
+mod table;
+pub mod budget;
+
+use std::path::Path;
+
+use anyhow::Context;
+use serde::Serialize;
+
+use problem::Problem;
+use study::Study;
+use sweep::Axes;
+
+/// Runs that a plan may have.
+const MOST_RUNS: u64 = 1_000_000;
+
+/// The checked points of the plan `text`, which lies in the directory `beside`, each with
+/// its place on the axes of the sweep.
+pub fn points(text: &str, beside: &Path) -> Result<Vec<(Axes, Study)>, Problem> {
+    let text = range::expand(text)?;
+    let mut points = Vec::new();
+    let mut runs = 0;
+    for point in sweep::points(&text)? {
+        let study = Study::read(&text, &point, beside)?;
+        runs += study.seeds();
+        points.push((point.axes, study));
+    }
+    if runs > MOST_RUNS {
+        return Err(Problem::TooManyRuns {
+            points: points.len(),
+            runs,
+            most: MOST_RUNS,
+        });
+    }
+    Ok(points)
+}
+
+/// Writes `value` as JSON to `path`, whose directory is made.
+pub fn write_json(path: &Path, value: &impl Serialize) -> anyhow::Result<()> {
+    write(path, &(serde_json::to_string_pretty(value)? + "\n"))
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("making {}", directory.display()))?;
+    }
+    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+}

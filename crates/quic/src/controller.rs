@@ -1,0 +1,203 @@
+//! Our controllers behind the QUIC library's trait. Nothing else names it.
+//!
+//! What the library does that the controllers need not know: its round-trip
+//! estimate is updated after the acknowledgements are told; it counts time in
+//! [`Instant`]s; its metrics type can only be built from the default; packets of
+//! all packet number spaces are told alike.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bentpipe_cc::{
+    Acked, AcksDone, Choice, Congestion, Controller, Lost, PathMemory, Sent, Settings,
+};
+use bentpipe_units::{Span, Time};
+use noq_proto::RttEstimator;
+use noq_proto::congestion::{self, ControllerFactory, ControllerMetrics};
+
+use crate::pacing::Bursts;
+
+/// Makes the controllers of one endpoint's connections.
+#[derive(Debug, Clone)]
+pub struct Factory {
+    settings: Settings,
+    memory: PathMemory,
+    /// Connections so far: each has its own random numbers.
+    connections: Arc<AtomicU64>,
+}
+
+impl Factory {
+    /// Controllers by `settings`; connections to one peer share `memory`.
+    pub fn new(settings: Settings, memory: PathMemory) -> Self {
+        Self {
+            settings,
+            memory,
+            connections: Arc::default(),
+        }
+    }
+}
+
+impl ControllerFactory for Factory {
+    fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Box<dyn congestion::Controller> {
+        let window = u64::from(self.settings.initial_window) * u64::from(mtu);
+        if self.settings.controller == Choice::LibraryBbr3 {
+            let mut config = congestion::Bbr3Config::default();
+            config.initial_window(window);
+            return Arc::new(config).build(now, mtu);
+        }
+        let packet = u64::from(mtu);
+        let number = self.connections.fetch_add(1, Ordering::Relaxed);
+        let mut settings = self.settings.clone();
+        // 2^64 divided by the golden ratio spreads neighbouring seeds.
+        settings.seed ^= number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        Box::new(Adapted {
+            controller: settings.build(packet, window, &self.memory),
+            bursts: Bursts::new(packet),
+            began: now,
+            initial_window: window,
+            smoothed_rtt: settings.initial_rtt,
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Adapted {
+    controller: Box<dyn Controller>,
+    bursts: Bursts,
+    began: Instant,
+    initial_window: u64,
+    smoothed_rtt: Span,
+}
+
+impl Adapted {
+    fn time(&self, at: Instant) -> Time {
+        Time::ZERO + span(at.saturating_duration_since(self.began))
+    }
+
+    /// Bytes per second: the controller's, or RFC 9002's (section 7.7) with N = 1.25.
+    ///
+    /// Without a rate the library's pacer collects ten packets before it sends any, 6 ms of
+    /// 20 Mbit/s; that is left to it only where ten packets take less than a burst may.
+    fn rate(&self) -> u64 {
+        self.controller.pacing_rate().unwrap_or_else(|| {
+            let window = u128::from(self.controller.window());
+            let nanos = u128::from(self.smoothed_rtt.as_nanos().max(1));
+            u64::try_from(window * 1_250_000_000 / nanos).unwrap_or(u64::MAX)
+        })
+    }
+}
+
+fn span(duration: Duration) -> Span {
+    Span::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
+impl congestion::Controller for Adapted {
+    fn on_packet_sent(&mut self, now: Instant, bytes: u16, number: u64) {
+        let now = self.time(now);
+        let bytes = u64::from(bytes);
+        self.controller.on_sent(Sent { now, number, bytes });
+        self.bursts.on_sent(now, bytes, self.rate());
+    }
+
+    fn on_cwnd_limited(&mut self) {
+        self.bursts.on_window_limited();
+        self.controller.on_window_limited();
+    }
+
+    fn on_ack(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        bytes: u64,
+        number: u64,
+        app_limited: bool,
+        rtt: &RttEstimator,
+    ) {
+        let packet = Acked {
+            now: self.time(now),
+            sent: self.time(sent),
+            number,
+            bytes,
+            app_limited,
+            smoothed_rtt: span(rtt.get()),
+        };
+        self.smoothed_rtt = packet.smoothed_rtt;
+        self.controller.on_acked(&packet);
+    }
+
+    fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, _: Option<u64>) {
+        let now = self.time(now);
+        self.controller.on_acks_done(AcksDone {
+            now,
+            in_flight,
+            app_limited,
+        });
+        self.bursts.on_acks_done(now, self.rate());
+    }
+
+    fn on_packet_lost(&mut self, bytes: u16, number: u64, now: Instant) {
+        let now = self.time(now);
+        let bytes = u64::from(bytes);
+        self.controller.on_lost(Lost { now, number, bytes });
+    }
+
+    fn on_congestion_event(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        persistent: bool,
+        marked: bool,
+        lost: u64,
+        _largest: u64,
+    ) {
+        let event = Congestion {
+            now: self.time(now),
+            sent: self.time(sent),
+            persistent,
+            marked,
+            lost,
+        };
+        self.controller.on_congestion(&event);
+    }
+
+    fn on_spurious_congestion_event(&mut self) {
+        self.controller.on_spurious_congestion();
+    }
+
+    fn on_mtu_update(&mut self, mtu: u16) {
+        self.controller.on_packet_size(u64::from(mtu));
+        self.bursts.on_packet_size(u64::from(mtu));
+    }
+
+    fn window(&self) -> u64 {
+        self.controller.window()
+    }
+
+    fn metrics(&self) -> ControllerMetrics {
+        let mut metrics = ControllerMetrics::default();
+        metrics.congestion_window = self.controller.window();
+        metrics.ssthresh = self.controller.slow_start_threshold();
+        let rate = self.rate();
+        let told = self.controller.pacing_rate().is_some() || self.bursts.matter(rate);
+        metrics.pacing_rate = told.then(|| self.bursts.rate(rate));
+        metrics
+    }
+
+    fn clone_box(&self) -> Box<dyn congestion::Controller> {
+        Box::new(Self {
+            controller: self.controller.clone_box(),
+            bursts: self.bursts.clone(),
+            ..*self
+        })
+    }
+
+    fn initial_window(&self) -> u64 {
+        self.initial_window
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}

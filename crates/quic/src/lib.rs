@@ -1,0 +1,18 @@
+//! All that knows the QUIC library, for whoever carries bytes over a satellite.
+//!
+//! - [`controller`]: the project's congestion controllers behind the library's trait
+//! - `pacing`: bursts of at most 2 ms
+//! - [`acks`]: how often the peer acknowledges
+//! - [`transport`]: transport parameters for a satellite
+//! - `schedule`: which stream goes first
+//! - [`h3`]: the HTTP/3 library on connections of the QUIC library
+
+pub mod controller;
+mod pacing;
+pub mod acks;
+pub mod transport;
+mod schedule;
+pub mod h3;
+
+pub use controller::Factory;
+pub use transport::Transport;

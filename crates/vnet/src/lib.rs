@@ -1,0 +1,11 @@
+//! The virtual network: a paused clock, links joined to a graph, UDP sockets in memory.
+//!
+//! - [`plan`]: the links, and what changes on them
+//! - [`timer`]: when a timer fires
+//! - [`clock`]: the async runtime's paused clock, exact to the nanosecond
+//! - [`network`]: UDP sockets joined by links
+
+pub mod plan;
+pub mod timer;
+pub mod clock;
+pub mod network;
