@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use bentpipe_cc::{Choice, ChoiceError, Settings};
+use bentpipe_cc::ChoiceError;
 use bentpipe_link::Scenario;
 use bentpipe_link::scenario::ScenarioError;
-use bentpipe_quic::Transport;
+use bentpipe_quic::{ConnectionParameters, Selection, Settings};
 use bentpipe_sim::{Change, FlowPlan, LinkPlan, Move, Plan, PlanError, Transfer, What};
 use bentpipe_units::{Bytes, Rate, Span};
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ pub struct PlanFile {
     pub flows: u64,
     /// One more flow with this controller beside them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub beside: Option<Choice>,
+    pub beside: Option<Selection>,
     /// From a moment on, the terminals have another address and come over this link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub r#move: Option<MoveFile>,
@@ -49,7 +49,7 @@ pub struct PlanFile {
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowFile {
-    pub controller: Choice,
+    pub controller: Selection,
     /// What is fetched; without it as much as goes until the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Bytes>,
@@ -158,7 +158,7 @@ impl PlanFile {
         settings.initial_window = self.flow.initial_window;
         settings.initial_rtt = self.flow.initial_rtt.unwrap_or(self.link.satellite_rtt());
         settings.contracted_rate = Some(self.link.forward.rate.ceiling());
-        let mut transport = Transport::new(settings);
+        let mut transport = ConnectionParameters::new(settings);
         let other = self
             .r#move
             .as_ref()

@@ -20,6 +20,7 @@ pub mod fixed;
 pub mod resume;
 mod bounded;
 mod choice;
+mod convert;
 
 use std::fmt::Debug;
 

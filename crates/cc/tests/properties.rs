@@ -20,10 +20,7 @@ fn controller(choice: Choice, rtt: u64) -> Box<dyn Controller> {
 }
 
 fn ours() -> impl Strategy<Value = Choice> {
-    let all = Choice::ALL
-        .into_iter()
-        .filter(|choice| *choice != Choice::LibraryBbr3);
-    prop::sample::select(all.collect::<Vec<_>>())
+    prop::sample::select(Choice::ALL.to_vec())
 }
 
 fn persistent(line: &mut Line) {

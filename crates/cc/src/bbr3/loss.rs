@@ -4,7 +4,7 @@
 use super::{Bbr3, LOSS_THRESH, Sample, State};
 use crate::Lost;
 
-/// BBR.Beta (section 2.9).
+/// BBR.Beta (section 2.9): share of the bounds that is left after a round with losses.
 const BETA: f64 = 0.7;
 
 /// State to go back to (section 2.15).

@@ -21,6 +21,7 @@ use bentpipe_units::{Span, Time};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
+use crate::convert::whole;
 use crate::{Acked, AcksDone, Congestion, Controller, Lost, Sent};
 use filter::WindowedMax;
 use loss::Undo;
@@ -29,7 +30,7 @@ use probe_rtt::MinRtt;
 use sampler::{Sample, Sampler};
 use startup::FullPipe;
 
-/// BBR.LossThresh (section 2.9).
+/// BBR.LossThresh (section 2.9): share of a round's bytes.
 const LOSS_THRESH: f64 = 0.02;
 /// BBR.MaxBwFilterLen (section 2.11), cycles.
 const MAX_BW_FILTER_LEN: u64 = 2;
@@ -303,22 +304,14 @@ impl Controller for Bbr3 {
         self.packet = bytes as f64;
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a window of bytes"
-    )]
     fn window(&self) -> u64 {
-        self.window.max(2.0 * self.packet) as u64
+        whole(self.window.max(2.0 * self.packet))
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a rate of bytes per second"
-    )]
     fn pacing_rate(&self) -> Option<u64> {
-        Some(self.pacing_rate.max(2.0 * self.packet / self.min_rtt()) as u64)
+        Some(whole(
+            self.pacing_rate.max(2.0 * self.packet / self.min_rtt()),
+        ))
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {

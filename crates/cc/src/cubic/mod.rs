@@ -5,11 +5,12 @@ mod search;
 
 use bentpipe_units::{Span, Time};
 
+use crate::convert::whole;
 use crate::{Acked, AcksDone, Congestion, Controller, Sent};
 
 /// Section 5: C, packets per second cubed.
 const C: f64 = 0.4;
-/// Section 4.6: multiplicative decrease.
+/// Section 4.6: multiplicative decrease, share of the window that is left.
 const BETA: f64 = 0.7;
 /// Section 4.3: additive increase that makes a Reno flow with this decrease fair, 3 (1 - beta) / (1 + beta).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
@@ -211,22 +212,12 @@ impl Controller for Cubic {
         self.window = self.window.max(2.0 * self.packet);
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a window of bytes"
-    )]
     fn window(&self) -> u64 {
-        self.window as u64
+        whole(self.window)
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "saturates"
-    )]
     fn slow_start_threshold(&self) -> Option<u64> {
-        Some(self.threshold as u64)
+        Some(whole(self.threshold))
     }
 
     fn resume_at(&mut self, window: u64, threshold: Option<u64>) {

@@ -3,13 +3,15 @@
 
 use bentpipe_units::{Span, Time};
 
+use crate::convert::whole;
 use crate::{Acked, Congestion, Controller};
 
-/// RTT0, the round trip whose growth is copied: 25 ms (section 3 of the paper).
-const REFERENCE: f64 = 0.025;
-/// Growth per acknowledged packet in slow start is 2^rho - 1 packets: at rho = 24
+/// RTT0, the round trip whose growth is copied, seconds (section 3 of the paper).
+const REFERENCE_RTT: f64 = 0.025;
+/// Growth per acknowledged packet in slow start, packets. The paper's is 2^rho - 1: at rho = 24
 /// 16 million. No round trip more than trebles the window here.
-const MOST_GROWTH: f64 = 2.0;
+const MAX_GROWTH: f64 = 2.0;
+/// Share of the window that is left after a loss: NewReno's, as in the paper.
 const LOSS_REDUCTION: f64 = 0.5;
 
 /// See the [module](self).
@@ -43,7 +45,7 @@ impl Hybla {
 
     /// rho, the round trip in units of the reference, from the least one seen.
     fn rho(&self) -> f64 {
-        (self.base.unwrap_or(self.initial_rtt).as_secs_f64() / REFERENCE).max(1.0)
+        (self.base.unwrap_or(self.initial_rtt).as_secs_f64() / REFERENCE_RTT).max(1.0)
     }
 }
 
@@ -60,7 +62,7 @@ impl Controller for Hybla {
         let rho = self.rho();
         let bytes = packet.bytes as f64;
         if self.window < self.threshold {
-            let growth = (rho.exp2() - 1.0).min(MOST_GROWTH);
+            let growth = (rho.exp2() - 1.0).min(MAX_GROWTH);
             self.window = (self.window + growth * bytes).min(self.threshold.max(self.window));
         } else {
             // rho squared packets per window.
@@ -87,22 +89,14 @@ impl Controller for Hybla {
         self.window = self.window.max(2.0 * self.packet);
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a window of bytes"
-    )]
     fn window(&self) -> u64 {
-        self.window.max(2.0 * self.packet) as u64
+        whole(self.window.max(2.0 * self.packet))
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a rate"
-    )]
     fn pacing_rate(&self) -> Option<u64> {
-        Some((1.25 * self.window / self.smoothed.as_secs_f64().max(1e-3)) as u64)
+        Some(whole(
+            1.25 * self.window / self.smoothed.as_secs_f64().max(1e-3),
+        ))
     }
 
     fn resume_at(&mut self, window: u64, threshold: Option<u64>) {

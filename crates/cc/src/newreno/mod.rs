@@ -2,9 +2,10 @@
 
 use bentpipe_units::Time;
 
+use crate::convert::whole;
 use crate::{Acked, Congestion, Controller};
 
-/// kLossReductionFactor (appendix B.1).
+/// kLossReductionFactor (appendix B.1): share of the window that is left after a loss.
 const LOSS_REDUCTION: f64 = 0.5;
 
 /// See the [module](self).
@@ -54,11 +55,6 @@ impl Controller for NewReno {
         }
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "half a window"
-    )]
     fn on_congestion(&mut self, event: &Congestion) {
         // Appendix B.8: a persistently congested path starts over.
         if event.persistent {
@@ -71,7 +67,7 @@ impl Controller for NewReno {
             return;
         }
         self.recovery_from = Some(event.now);
-        self.threshold = ((self.window as f64 * LOSS_REDUCTION) as u64).max(2 * self.packet);
+        self.threshold = whole(self.window as f64 * LOSS_REDUCTION).max(2 * self.packet);
         self.window = self.threshold;
         self.credit = 0;
     }

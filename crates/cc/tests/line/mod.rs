@@ -34,7 +34,7 @@ pub struct Line {
     flying: VecDeque<Flying>,
     number: u64,
     in_flight: u64,
-    smoothed: Span,
+    pub smoothed: Span,
     pub dropped: u64,
     pub most_in_flight: u64,
 }
