@@ -1,6 +1,6 @@
 //! What became of the packets.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use bentpipe_units::Time;
 use serde::Serialize;
@@ -61,7 +61,7 @@ impl Cause {
 
 /// Packets and bytes so far, without cross traffic. At any moment
 /// `entered + duplicated = delivered + dropped + held`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, schemars::JsonSchema)]
 pub struct Counters {
     /// Packets that came in.
     pub entered: u64,
@@ -126,6 +126,26 @@ impl Drops {
     /// Every cause with its count.
     pub fn iter(&self) -> impl Iterator<Item = (Cause, u64)> + '_ {
         Cause::ALL.into_iter().map(|cause| (cause, self.of(cause)))
+    }
+}
+
+impl schemars::JsonSchema for Drops {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Drops".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let count = generator.subschema_for::<u64>();
+        let properties: BTreeMap<_, _> = (Cause::ALL.into_iter())
+            .map(|cause| (cause.name(), count.clone()))
+            .collect();
+        schemars::json_schema!({
+            "type": "object",
+            "description": "Packets dropped, by cause.",
+            "properties": properties,
+            "required": Cause::ALL.map(Cause::name),
+            "additionalProperties": false,
+        })
     }
 }
 

@@ -17,6 +17,7 @@ use bentpipe_quic::acks::Acks;
 use bentpipe_quic::transport::{FULL_PACKET, over_satellite};
 use bentpipe_units::{Bytes, ParseError, Rate, Span};
 use noq::{MtuDiscoveryConfig, TransportConfig, VarInt};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Flows that may be open in one session at the same time.
@@ -35,14 +36,16 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 /// finds out soon that the other end has restarted. About 60 bytes each way.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// A window counted in packets as large as the path is known to carry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[schemars(with = "String")]
 pub struct Packets(pub u32);
 
 /// The `[transport]` table of either end's configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Transport {
     /// Congestion controller of what this end sends.
+    #[schemars(with = "String")]
     pub controller: Choice,
     /// Congestion window of a new session.
     pub initial_window: Packets,

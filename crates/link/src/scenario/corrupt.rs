@@ -8,7 +8,8 @@ use super::loss::Bounded;
 use super::text_or_table::text_or_table;
 
 /// The damage of one direction: independent in the short form.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(transform = super::text_or_table::short_form)]
 #[serde(remote = "Self", rename_all = "kebab-case")]
 pub enum CorruptSpec {
     /// Each packet with the same chance, independent of all others.

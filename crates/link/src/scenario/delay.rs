@@ -10,7 +10,8 @@ use super::text_or_table::text_or_table;
 use super::trace::Trace;
 
 /// The one-way delay of one direction: constant in the short form.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(transform = super::text_or_table::short_form)]
 #[serde(remote = "Self", rename_all = "kebab-case")]
 pub enum DelaySpec {
     /// Always the same.
@@ -30,7 +31,7 @@ text_or_table!(
 );
 
 /// Marks a delay that follows the scenario's `[orbit]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Orbit {
     /// Added for what happens on the ground: processing, the way to the exchange.
@@ -39,7 +40,7 @@ pub struct Orbit {
 }
 
 /// Two legs over a satellite with polled queues, as OpenSAND 5.2 runs them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Relay {
     /// Ground to satellite.
@@ -56,7 +57,7 @@ pub struct Relay {
 
 /// Delay that trembles. Packets stay in order: one that would overtake waits for the
 /// one before, so nothing is delayed by more than the bound.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Jitter {
     /// Evenly drawn from nothing to this, on top of `delay`.

@@ -10,7 +10,7 @@ use super::turns::{self, Turns};
 use super::{DelaySpec, DirectionSpec, LossSpec, ScenarioError};
 
 /// A time in which nothing comes through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Outage {
     /// When it begins.
@@ -26,7 +26,9 @@ pub struct Outage {
 }
 
 /// What becomes of the packets of an outage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum OutagePackets {
     /// The transmitter sends on and everything is lost.
@@ -37,7 +39,7 @@ pub enum OutagePackets {
 }
 
 /// A low constellation gives every terminal another satellite at fixed moments.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reconfigure {
     /// From one change to the next.
@@ -61,7 +63,7 @@ pub struct Reconfigure {
 }
 
 /// Chosen packets arrive late, so that others overtake them.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reorder {
     /// The chance of each packet.
@@ -71,7 +73,7 @@ pub struct Reorder {
 }
 
 /// Somebody else's packets in the same queue. They end where the link ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cross {
     /// At the IP level, while it sends.
@@ -97,7 +99,7 @@ pub struct Cross {
 }
 
 /// What changes while the link runs. What is not given stays.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
     /// A constant rate from now on.
@@ -170,7 +172,7 @@ impl fmt::Display for Change {
 }
 
 /// A change that the scenario plans.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scheduled {
     /// When.
@@ -217,7 +219,7 @@ impl Scheduled {
 }
 
 /// The terminal leaves this link for another one, in both directions at once.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Switch {
     /// When.

@@ -10,7 +10,8 @@ use super::text_or_table::text_or_table;
 use super::trace::AtEnd;
 
 /// The losses of one direction: independent in the short form.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(transform = super::text_or_table::short_form)]
 #[serde(remote = "Self", rename_all = "kebab-case")]
 pub enum LossSpec {
     /// Each with the same chance, independent of all others.
@@ -32,7 +33,7 @@ text_or_table!(
 );
 
 /// What the losses count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LossPer {
     /// IP packets.
@@ -55,7 +56,7 @@ impl LossPer {
 
 /// Independent draws of which only so many in a row may come true, as the QUIC
 /// Interop Runner's network loses and damages packets.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bounded {
     /// The chance of each, until there were too many.
@@ -91,7 +92,7 @@ impl Bounded {
 }
 
 /// A good and a bad state.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GilbertElliott {
     /// Chance to go from good to bad after each packet.
@@ -107,7 +108,7 @@ pub struct GilbertElliott {
 }
 
 /// Losses that come in step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Periodic {
     /// Out of so many,
@@ -120,7 +121,7 @@ pub struct Periodic {
 }
 
 /// A sequence of fates.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LossTrace {
     /// One character each: `.` passes, `x` is lost. White space does not count.

@@ -41,7 +41,7 @@ use rate::Hop;
 ///
 /// Serialising a parsed scenario gives the resolved form: every default filled
 /// in, files read, orbits worked out, queues in packets or bytes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
     /// The name it goes by in tables and figures.
@@ -71,7 +71,7 @@ pub struct Scenario {
 }
 
 /// One direction of the satellite hop.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DirectionSpec {
     /// What the transmitter sends.
@@ -117,7 +117,7 @@ pub struct DirectionSpec {
 }
 
 /// The terrestrial hop between the gateway and the servers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroundSpec {
     /// One way.

@@ -12,7 +12,7 @@ use super::{DelaySpec, Scenario};
 use crate::geometry;
 
 /// Terminal and gateway joined by the best satellite that both see.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OrbitSpec {
     /// Where the terminal stands.
@@ -34,7 +34,7 @@ pub struct OrbitSpec {
 }
 
 /// A place on the ground.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroundPoint {
     /// Degrees north.
@@ -47,7 +47,7 @@ pub struct GroundPoint {
 }
 
 /// Where the satellites are from.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Constellation {
     /// Two-line elements, with or without name lines. The run starts at the first one's epoch.
@@ -59,7 +59,7 @@ pub enum Constellation {
 }
 
 /// A Walker delta shell: `satellites` on `planes` evenly spaced circular orbits.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Walker {
     /// Kilometres above the equator.

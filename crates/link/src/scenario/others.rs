@@ -8,7 +8,7 @@ use super::turns::{self, Turns};
 
 /// Other terminals on the carriers of a DVB-RCS2 return link, as their requests for
 /// RBDC. What they ask for is divided in proportion when there is not enough.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Others {
     /// What they ask for together, while they do.

@@ -108,6 +108,20 @@ impl fmt::Display for QueueLimit {
     }
 }
 
+impl schemars::JsonSchema for QueueLimit {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "QueueLimit".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "A queue size: packets, bytes, the time that they take at the link's ceiling, or bandwidth-delay products of the path.",
+            "pattern": r"^\s*[0-9.eE+-]+\s*(packets?|BDP|GiB|GB|MiB|MB|KiB|kB|B|h|min|s|ms|us|µs|ns)\s*$",
+            "examples": ["25 packets", "1250 kB", "100 ms", "0.5 BDP"]
+        })
+    }
+}
+
 impl Serialize for QueueLimit {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -123,7 +137,8 @@ impl<'de> Deserialize<'de> for QueueLimit {
 }
 
 /// The queue before the transmitter: drop-tail in the short form.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(transform = super::text_or_table::short_form)]
 #[serde(remote = "Self", rename_all = "kebab-case")]
 pub enum QueueSpec {
     /// First in, first out; what does not fit is dropped.
@@ -148,7 +163,7 @@ text_or_table!(
 
 /// First in, first out, with ECN (RFC 3168): the threshold is that of a DCTCP switch
 /// (RFC 8257, section 3.1), compared with what waits when a packet comes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MarkingSpec {
     /// What may wait in all; what does not fit is dropped.
@@ -158,7 +173,7 @@ pub struct MarkingSpec {
 }
 
 /// Parameters of CoDel with the defaults of RFC 8289, section 4.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CoDelSpec {
     /// What may wait in all.
@@ -175,7 +190,7 @@ pub struct CoDelSpec {
 }
 
 /// Parameters of FQ-CoDel with the defaults of RFC 8290, section 5.2.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FqCoDelSpec {
     /// What may wait in all.
@@ -199,7 +214,7 @@ pub struct FqCoDelSpec {
 }
 
 /// Parameters of PIE with the defaults of RFC 8033, section 4.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PieSpec {
     /// What may wait in all.

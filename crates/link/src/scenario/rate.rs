@@ -13,7 +13,8 @@ use crate::access::{dvb_rcs2, dvb_s2};
 use crate::modcod;
 
 /// The capacity of one direction: constant in the short form.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[schemars(transform = super::text_or_table::short_form)]
 #[serde(remote = "Self", rename_all = "kebab-case")]
 pub enum RateSpec {
     /// So much at the IP level, always.
@@ -43,7 +44,7 @@ impl From<Rate> for RateSpec {
 }
 
 /// Moments at which one packet of up to 1504 bytes may leave, as mahimahi records them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Mahimahi {
     /// Milliseconds since the start, one for each opportunity, never decreasing.
@@ -57,7 +58,7 @@ pub struct Mahimahi {
 }
 
 /// A DVB-S2 carrier.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DvbS2 {
     /// Of the carrier with its roll-off.
@@ -83,7 +84,7 @@ pub struct DvbS2 {
 }
 
 /// How the modulator follows the weather.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Acm {
     /// Kept between the reported carrier over noise and what a MODCOD needs.
@@ -104,7 +105,9 @@ pub struct Acm {
 }
 
 /// Which of the usable MODCODs is taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Prefer {
     /// The one that carries most.
@@ -116,7 +119,7 @@ pub enum Prefer {
 }
 
 /// Carrier over noise of a transparent satellite: both hops add their noise.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Radio {
     /// Of the hop to the satellite, under a clear sky.
@@ -141,7 +144,7 @@ impl Default for Radio {
 }
 
 /// A DVB-RCS2 return link as one terminal sees it, alone or beside `others`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DvbRcs2 {
     /// Of the carriers with their roll-off.

@@ -40,3 +40,17 @@ macro_rules! text_or_table {
     };
 }
 pub(crate) use text_or_table;
+
+/// The JSON Schema of a "text or table": the derived one of the tables, and before them
+/// what the first variant, the short form, holds.
+pub(crate) fn short_form(schema: &mut schemars::Schema) {
+    let Some(serde_json::Value::Array(forms)) = schema.get_mut("oneOf") else {
+        return;
+    };
+    let held = forms
+        .first()
+        .and_then(|first| first.get("properties")?.as_object()?.values().next());
+    if let Some(short) = held.cloned() {
+        forms.insert(0, short);
+    }
+}

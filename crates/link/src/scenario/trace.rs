@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::files::{Files, Problem};
 
 /// What happens when a trace runs out. There is no default: a scenario says it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AtEnd {
     /// The last value holds for ever.
@@ -22,7 +22,9 @@ pub enum AtEnd {
 }
 
 /// The value between two points.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Between {
     /// That of the earlier point.
@@ -33,11 +35,11 @@ pub enum Between {
 }
 
 /// A quantity over time. Before its first point the first value holds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Trace<V> {
     /// Moments since the start with the value from then on.
-    #[serde(default = "Vec::new")]
+    #[serde(default = "Vec::<(Span, V)>::new")]
     pub points: Vec<(Span, V)>,
     /// Instead of points: a text file of two columns, relative to the scenario.
     #[serde(default, skip_serializing_if = "Option::is_none")]
