@@ -10,7 +10,7 @@ PYTHON := $(VENV)/bin/python
 # Runs a command where network namespaces can be made: as root as it is, otherwise in a user namespace.
 NETADMIN := scripts/with-namespaces
 
-.PHONY: help setup build demo demo-quick test lint unit e2e bench controllers budgets studies fuzz fmt lock clean
+.PHONY: help setup build demo demo-quick test lint unit e2e bench controllers budgets studies schemas fuzz fmt lock clean
 
 help: ## these lines
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +39,10 @@ budgets: build ## the controllers against their goals in virtual time; writes ou
 
 studies: setup build ## published studies in virtual time, beside their figures; writes out/studies/report.html
 	@$(PYTHON) -m bentpipe_lab studies --out out/studies
+
+schemas: build ## the JSON Schemas of all files, as the binary prints them; writes schemas/
+	@mkdir -p schemas
+	@for name in $$($(BIN) schema); do $(BIN) schema $$name > schemas/$$name.json; done
 
 FUZZ_SECONDS := 60
 fuzz: ## every fuzz target for FUZZ_SECONDS (needs cargo-fuzz and a nightly toolchain)

@@ -1,11 +1,11 @@
-//! Carries out all runs of a plan on all cores.
+//! Execution of all runs of a plan on all cores.
 //!
 //! Records are written as they come, in the plan's order; the summary follows every few
 //! seconds. What was measured before a run failed, or before somebody had enough, stays.
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufWriter, IsTerminal, Write};
+use std::io::{BufWriter, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,8 +13,10 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
+use crate::progress::Progress;
 use crate::study::{Kind, Study};
 use crate::sweep::Axes;
 use crate::table::{self, Line};
@@ -44,7 +46,7 @@ pub fn execute(points: &[(Axes, Study)], out: &Path) -> anyhow::Result<Vec<Line>
                     let Some(&(index, seed)) = jobs.get(job) else {
                         break;
                     };
-                    let run = carry_out(&points[index], seed, base);
+                    let run = run(&points[index], seed, base);
                     // Nobody listens any more where the records could not be written.
                     if done.send((job, run)).is_err() {
                         break;
@@ -65,9 +67,34 @@ struct Run {
     figures: Result<Vec<Kind>, String>,
 }
 
-fn carry_out((axes, study): &(Axes, Study), seed: u64, base: Instant) -> Run {
+/// The line of `records.jsonl` before those of one run.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RunLine<'a> {
+    run: RunHead<'a>,
+}
+
+/// Which run the lines that follow are of.
+#[derive(Debug, Serialize, JsonSchema)]
+struct RunHead<'a> {
+    /// The values that the sweep chose, by the dotted names of their fields.
+    axes: &'a Axes,
+    /// Why there are no records of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed: Option<&'a str>,
+    /// Its seed.
+    seed: u64,
+}
+
+impl RunLine<'_> {
+    fn text(axes: &Axes, seed: u64, failed: Option<&str>) -> String {
+        let run = RunHead { axes, failed, seed };
+        serde_json::to_string(&RunLine { run }).expect("a run's head is plain data") + "\n"
+    }
+}
+
+fn run((axes, study): &(Axes, Study), seed: u64, base: Instant) -> Run {
     // A run that panics is a defect of ours; the others are worth having all the same.
-    let run = catch_unwind(AssertUnwindSafe(|| study.carry_out(seed, base)))
+    let run = catch_unwind(AssertUnwindSafe(|| study.run(seed, base)))
         .map_err(|panic| {
             let text = (panic.downcast_ref::<String>().cloned())
                 .or(panic.downcast_ref::<&str>().map(ToString::to_string));
@@ -75,24 +102,18 @@ fn carry_out((axes, study): &(Axes, Study), seed: u64, base: Instant) -> Run {
         })
         .flatten();
     match run {
-        Ok((lines, figures)) => {
-            let run = json!({"run": {"axes": axes, "seed": seed}});
-            Run {
-                lines: format!("{run}\n{lines}"),
-                figures: Ok(figures),
-            }
-        }
-        Err(why) => {
-            let run = json!({"run": {"axes": axes, "seed": seed, "failed": why}});
-            Run {
-                lines: format!("{run}\n"),
-                figures: Err(why),
-            }
-        }
+        Ok((lines, figures)) => Run {
+            lines: RunLine::text(axes, seed, None) + &lines,
+            figures: Ok(figures),
+        },
+        Err(why) => Run {
+            lines: RunLine::text(axes, seed, Some(&why)),
+            figures: Err(why),
+        },
     }
 }
 
-/// Writes down what comes, in order.
+/// Writes what the workers send, in the order of the jobs.
 fn collect(
     points: &[(Axes, Study)],
     jobs: &[(usize, u64)],
@@ -153,55 +174,6 @@ fn summarise(lines: &[Line], out: &Path) -> anyhow::Result<()> {
     write(&out.join("summary.csv"), &table::csv(lines))
 }
 
-/// How far it is and how long it will take, for people only.
-struct Progress {
-    all: usize,
-    begun: Instant,
-    shown: Option<Instant>,
-    terminal: bool,
-}
-
-impl Progress {
-    fn new(all: usize) -> Self {
-        Self {
-            all,
-            begun: Instant::now(),
-            shown: None,
-            terminal: std::io::stderr().is_terminal(),
-        }
-    }
-
-    fn show(&mut self, done: usize) {
-        let recently = |shown: Instant| shown.elapsed() < Duration::from_millis(200);
-        if !self.terminal || (done < self.all && self.shown.is_some_and(recently)) {
-            return;
-        }
-        self.shown = Some(Instant::now());
-        let text = progress_text(done, self.all, self.begun.elapsed());
-        let end = if done == self.all { "\n" } else { "" };
-        // Progress that cannot be shown is no failure.
-        let _ = write!(std::io::stderr(), "\r\x1b[K{text}{end}");
-    }
-}
-
-fn progress_text(done: usize, all: usize, elapsed: Duration) -> String {
-    let text = format!("{done} of {all} runs");
-    if done == all {
-        return format!("{text} in {}", human(elapsed));
-    }
-    let left = elapsed.mul_f64((all - done) as f64 / done.max(1) as f64);
-    format!("{text}, about {} left", human(left))
-}
-
-fn human(time: Duration) -> String {
-    let seconds = time.as_secs();
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,17 +194,19 @@ mod tests {
 
     #[test]
     fn records_come_in_order_and_those_before_and_after_a_failed_run_stay() {
-        let points: Vec<_> = (sweep::points(PLAN).expect("points").into_iter())
-            .map(|point| {
-                let study = Study::read(PLAN, &point, Path::new("")).expect("a plan");
-                (point.axes, study)
-            })
-            .collect();
+        let points: Vec<_> = (sweep::points(PLAN, crate::study::schema)
+            .expect("points")
+            .into_iter())
+        .map(|point| {
+            let study = Study::read(PLAN, &point, Path::new("")).expect("a plan");
+            (point.axes, study)
+        })
+        .collect();
         let jobs = [(0, 1), (0, 2), (1, 1), (1, 2)];
         let (done, results) = mpsc::channel();
         for job in [2, 0, 3, 1] {
             let (index, seed) = jobs[job];
-            let mut run = carry_out(&points[index], seed, Instant::now());
+            let mut run = run(&points[index], seed, Instant::now());
             if job == 1 {
                 run.lines = "failed\n".into();
                 run.figures = Err("out of luck".into());
@@ -266,13 +240,5 @@ mod tests {
             (&lines[0]["n_ok"], &lines[1]["n_ok"]),
             (&1.into(), &2.into())
         );
-    }
-
-    #[test]
-    fn what_is_left_is_judged_by_what_is_done() {
-        let text = |done, seconds| progress_text(done, 400, Duration::from_secs(seconds));
-        assert_eq!(text(100, 25), "100 of 400 runs, about 1 min 15 s left");
-        assert_eq!(text(4, 60), "4 of 400 runs, about 1 h 39 min left");
-        assert_eq!(text(400, 59), "400 of 400 runs in 59 s");
     }
 }

@@ -2,22 +2,29 @@
 //!
 //! In the order in which a plan meets them:
 //!
-//! 1. `range` writes ranges out as lists, [`sweep`] turns lists into points;
+//! 1. `range` writes ranges out as lists, [`sweep`] turns lists into points; `shape`
+//!    tells it which fields are lists anyway;
 //! 2. [`study`] reads a point: QUIC connections alone (`plan`), or terminals and a
-//!    gateway (`tunnel`); a [`problem`] names line and field;
-//! 3. [`execute`] runs the points on all cores, `table` sums up.
+//!    gateway (`tunnel`), and what changes on their link (`change`); a [`problem`] names
+//!    line and field;
+//! 3. [`execute`] runs the points on all cores and shows the [`progress`]; [`table`] sums up.
 //!
-//! [`budget`] has named goals with their physical bounds.
+//! [`budget`] has named goals with their physical bounds, [`schema`] the JSON Schemas of
+//! all files that are read and written here.
 
 pub mod problem;
 mod range;
+mod shape;
 pub mod sweep;
+mod change;
 mod plan;
 mod tunnel;
 pub mod study;
 pub mod execute;
-mod table;
+pub mod progress;
+pub mod table;
 pub mod budget;
+pub mod schema;
 
 use std::path::Path;
 
@@ -37,7 +44,7 @@ pub fn points(text: &str, beside: &Path) -> Result<Vec<(Axes, Study)>, Problem> 
     let text = range::expand(text)?;
     let mut points = Vec::new();
     let mut runs = 0;
-    for point in sweep::points(&text)? {
+    for point in sweep::points(&text, study::schema)? {
         let study = Study::read(&text, &point, beside)?;
         runs += study.seeds();
         points.push((point.axes, study));

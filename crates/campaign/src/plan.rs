@@ -1,21 +1,24 @@
-//! A plan as people write it, one point of its sweep.
+//! Plans of QUIC connections alone, as people write them: one point of a sweep.
 
 use std::path::Path;
 
-use bentpipe_cc::ChoiceError;
+use bentpipe_cc::{ChoiceError, Settings};
 use bentpipe_link::Scenario;
-use bentpipe_link::scenario::ScenarioError;
-use bentpipe_quic::{ConnectionParameters, Selection, Settings};
-use bentpipe_sim::{Change, FlowPlan, LinkPlan, Move, Plan, PlanError, Transfer, What};
-use bentpipe_units::{Bytes, Rate, Span};
+use bentpipe_link::ScenarioError;
+use bentpipe_quic::{ConnectionParameters, Selection};
+use bentpipe_sim::quic::{FlowPlan, Transfer};
+use bentpipe_sim::{LinkPlan, Move, Nodes, Plan, PlanError};
+use bentpipe_units::{Bytes, Span};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::de::DeValue;
 
+use crate::change::ChangeFile;
 use crate::problem::Problem;
 use crate::sweep::Point;
 
 /// One link, one kind of flow over it, and what happens on the way.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlanFile {
     /// The name it goes by.
@@ -31,24 +34,30 @@ pub struct PlanFile {
     /// How often flows are looked at.
     #[serde(default = "second")]
     pub sample_every: Span,
+    /// The link that all cross.
     pub link: Scenario,
+    /// What changes on it.
     #[serde(default)]
     pub change: Vec<ChangeFile>,
+    /// What each flow does.
     pub flow: FlowFile,
     /// Flows alike that run beside each other.
     #[serde(default = "one")]
     pub flows: u64,
     /// One more flow with this controller beside them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::schema::controller")]
     pub beside: Option<Selection>,
     /// From a moment on, the terminals have another address and come over this link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub r#move: Option<MoveFile>,
 }
 
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlowFile {
+    /// The congestion controller of both ends.
+    #[schemars(schema_with = "crate::schema::controller")]
     pub controller: Selection,
     /// What is fetched; without it as much as goes until the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -76,23 +85,13 @@ pub struct FlowFile {
     pub packet: u16,
 }
 
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MoveFile {
+    /// When.
     pub at: Span,
+    /// The link from then on.
     pub link: Scenario,
-}
-
-#[derive(Debug, Clone, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct ChangeFile {
-    pub at: Span,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub forward_rate: Option<Rate>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub return_rate: Option<Rate>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub blackout: Option<Span>,
 }
 
 fn one() -> u64 {
@@ -174,19 +173,12 @@ impl PlanFile {
         };
         let mut flow = FlowPlan::new(transport, transfers);
         flow.granularity = self.flow.granularity;
-        let mut links = vec![LinkPlan::of(&self.link)];
-        for change in &self.change {
-            let what = [
-                change.forward_rate.map(What::ForwardRate),
-                change.return_rate.map(What::ReturnRate),
-                change.blackout.map(What::Blackout),
-            ];
-            let what = what.into_iter().flatten().map(|what| Change {
-                at: change.at,
-                what,
-            });
-            links[0].changes.extend(what);
-        }
+        let link = LinkPlan::of(&self.link);
+        let mut links = vec![
+            self.change
+                .iter()
+                .fold(link, |link, change| change.of(link)),
+        ];
         if let Some(to) = &self.r#move {
             links.push(LinkPlan::of(&to.link));
             flow.moves = vec![Move {
@@ -202,7 +194,7 @@ impl PlanFile {
         Plan {
             seed,
             links,
-            flows,
+            nodes: Nodes::Quic(flows),
             until: self.until,
             sample_every: self.sample_every,
         }
@@ -267,15 +259,15 @@ pub fn problem(text: &str, point: &Point<'_>, field: &str, why: String) -> Probl
 fn named(error: &PlanError) -> String {
     match error {
         PlanError::Endless(_) => "until".into(),
-        PlanError::TooManyLooks { .. } => "sample_every".into(),
+        PlanError::TooManySamples { .. } => "sample_every".into(),
         PlanError::NoRate(_) => "change".into(),
-        PlanError::Granularity(..) => "flow.granularity".into(),
+        PlanError::Granularity { .. } => "flow.granularity".into(),
         PlanError::Controller {
             error: ChoiceError::Range { parameter, .. },
             ..
         } => format!("flow.{parameter}"),
         PlanError::Controller { .. } => "flow.controller".into(),
-        PlanError::NoSuchLink { .. } | PlanError::NoPath(_) => "flow".into(),
+        _ => "flow".into(),
     }
 }
 
@@ -297,7 +289,8 @@ bytes = "2 MB"
 
     fn read(text: &str) -> Result<Vec<PlanFile>, String> {
         let text = range::expand(text).map_err(|problem| problem.to_string())?;
-        let points = sweep::points(&text).map_err(|problem| problem.to_string())?;
+        let points =
+            sweep::points(&text, crate::study::schema).map_err(|problem| problem.to_string())?;
         (points.iter())
             .map(|point| PlanFile::read(&text, point, Path::new("")))
             .collect::<Result<_, _>>()
@@ -381,7 +374,40 @@ bytes = "2 MB"
         }
     }
 
-    /// A plan can ask for more looks than there is room for.
+    /// Which fields are lists is known of every type, not of a chosen few.
+    #[test]
+    fn lists_of_a_link_are_no_sweep_wherever_they_stand() {
+        let mahimahi = r#"rate.mahimahi = { opportunities = [0, 1, 2, 4], at_end = "loop" }"#;
+        let others = r#"rate.dvb-rcs2 = { bandwidth = "10 MHz", roll_off = 0.35, waveform = 12, cra = "512 kbit/s", rbdc = "1 Mbit/s", superframe = "45 ms", others = [{ rate = "2 Mbit/s", on = ["1 s", "5 s"], off = "1 s" }, { rate = "1 Mbit/s", from = "9 s" }] }, loss_per = "packet""#;
+        for (from, to, axes) in [
+            (r#"rate = "20 Mbit/s""#, mahimahi, vec![""]),
+            (
+                r#"rate = "2 Mbit/s""#,
+                others,
+                vec![
+                    "link.return.rate.dvb-rcs2.others.0.on = 1 s",
+                    "link.return.rate.dvb-rcs2.others.0.on = 5 s",
+                ],
+            ),
+        ] {
+            assert!(PLAN.contains(from));
+            let text = range::expand(&PLAN.replacen(from, to, 1)).expect("no range");
+            let points = sweep::points(&text, crate::study::schema).expect("points");
+            let found: Vec<_> = (points.iter())
+                .map(|point| {
+                    PlanFile::read(&text, point, Path::new("")).expect("a plan");
+                    let axes = point
+                        .axes
+                        .iter()
+                        .map(|(name, value)| format!("{name} = {value}"));
+                    axes.collect::<Vec<_>>().join(", ")
+                })
+                .collect();
+            assert_eq!(found, axes);
+        }
+    }
+
+    /// A plan can ask for more samples than there is room for.
     #[test]
     fn records_without_end_are_refused() {
         let text = PLAN.replace(
@@ -389,7 +415,7 @@ bytes = "2 MB"
             "until = \"30 d\"\nsample_every = \"1 ms\"",
         );
         let text = text.replace("30 d", "2592000 s");
-        let error = read(&text).expect_err("2.6 thousand million looks");
+        let error = read(&text).expect_err("2.6 thousand million samples");
         assert!(error.contains("give at least 259.2 ms"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! From one file to the points of its sweep.
+//! The points of a sweep, from one file.
 //!
 //! Any field may have a list instead of a value, or a [range](crate::range); the points
 //! are all combinations. Lists in fields that are lists anyway are no sweep, but the
@@ -7,10 +7,12 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 
 use crate::problem::Problem;
+use crate::shape::Shape;
 
 /// The values that a point was given, by the dotted names of their fields.
 pub type Axes = BTreeMap<String, String>;
@@ -20,11 +22,6 @@ pub type File<'t> = Spanned<DeTable<'t>>;
 
 /// Points that a sweep may have; more would run for days.
 pub const MOST_POINTS: usize = 100_000;
-
-/// Fields that are lists by nature.
-const LISTS: [&str; 7] = [
-    "change", "columns", "cross", "flow", "outages", "points", "switch",
-];
 
 /// One point of a sweep.
 #[derive(Debug, Clone)]
@@ -36,13 +33,18 @@ pub struct Point<'t> {
 }
 
 /// All points of the file `text`: cases in their order, then the fields by name, the last
-/// one changing fastest.
-pub fn points(text: &str) -> Result<Vec<Point<'_>>, Problem> {
+/// one changing fastest. `schema` is the JSON Schema for a file's kind of plan; it says which
+/// fields are lists anyway.
+pub fn points<'t, 's>(
+    text: &'t str,
+    schema: impl Fn(&DeTable<'t>) -> &'s Value,
+) -> Result<Vec<Point<'t>>, Problem> {
     let mut file = DeTable::parse(text).map_err(Problem::Syntax)?;
     let mut points = Vec::new();
     for (name, file) in cases(text, &mut file)? {
         let mut fields = Vec::new();
-        find(text, file.get_ref(), &mut Vec::new(), &mut fields)?;
+        let shape = Shape::of(schema(file.get_ref()));
+        find(text, file.get_ref(), &shape, &mut Vec::new(), &mut fields)?;
         let count = (fields.iter()).fold(1.0, |product, field| product * field.values.len() as f64);
         if points.len() as f64 + count > MOST_POINTS as f64 {
             let sizes: Vec<_> = (fields.iter())
@@ -167,17 +169,19 @@ fn at<'a, 't>(table: &'a mut DeTable<'t>, path: &[String]) -> &'a mut Spanned<De
 fn find<'t>(
     text: &str,
     table: &DeTable<'t>,
+    shape: &Shape<'_>,
     path: &mut Vec<String>,
     fields: &mut Vec<Field<'t>>,
 ) -> Result<(), Problem> {
     for (key, value) in table {
         path.push(key.get_ref().to_string());
+        let shape = shape.field(key.get_ref());
         match value.get_ref() {
-            DeValue::Array(list) if LISTS.contains(&&*path[path.len() - 1]) => {
+            DeValue::Array(list) if shape.is_list() && !lists_of(list, &shape) => {
                 for (index, element) in list.iter().enumerate() {
                     if let DeValue::Table(inner) = element.get_ref() {
                         path.push(index.to_string());
-                        find(text, inner, path, fields)?;
+                        find(text, inner, &shape.items(), path, fields)?;
                         path.pop();
                     }
                 }
@@ -190,12 +194,18 @@ fn find<'t>(
                     values: list.to_vec(),
                 });
             }
-            DeValue::Table(inner) => find(text, inner, path, fields)?,
+            DeValue::Table(inner) => find(text, inner, &shape, path, fields)?,
             _ => {}
         }
         path.pop();
     }
     Ok(())
+}
+
+/// Whether `list` has lists where its shape wants values: a sweep over whole lists.
+fn lists_of(list: &DeArray<'_>, shape: &Shape<'_>) -> bool {
+    let all = || (list.iter()).all(|element| matches!(element.get_ref(), DeValue::Array(_)));
+    !list.is_empty() && !shape.items().is_list() && all()
 }
 
 fn check(list: &DeArray<'_>) -> Result<(), String> {
@@ -232,7 +242,26 @@ fn shown(value: &DeValue<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
+    use serde_json::json;
+
     use super::*;
+
+    /// Of a plan with a list of tables and a list of pairs.
+    static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+        json!({
+            "properties": {
+                "change": { "type": ["array", "null"], "items": { "$ref": "#/$defs/Change" } },
+                "points": { "type": "array", "items": { "type": "array" } },
+            },
+            "$defs": { "Change": { "properties": { "at": { "type": "string" } } } },
+        })
+    });
+
+    fn points(text: &str) -> Result<Vec<Point<'_>>, Problem> {
+        super::points(text, |_| &SCHEMA)
+    }
 
     fn axes(text: &str) -> Vec<String> {
         let points = points(text).unwrap_or_else(|problem| panic!("{problem}"));
@@ -265,6 +294,12 @@ mod tests {
     fn lists_by_nature_are_no_sweep_but_what_is_in_them_is() {
         let text = "change = [{ at = [\"1 s\", \"2 s\"] }, { at = \"3 s\" }]\npoints = [[\"0 s\", \"1 s\"]]";
         assert_eq!(axes(text), ["change.0.at=1 s", "change.0.at=2 s"]);
+    }
+
+    #[test]
+    fn lists_of_such_lists_are_a_sweep() {
+        let text = "change = [[], [{ at = \"1 s\" }, { at = \"2 s\" }]]";
+        assert_eq!(axes(text), ["change=[]", "change=[at 1 s, at 2 s]"]);
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! What came of a plan, as a table: a line per point.
+//! The summary of a plan as a table: a line per point.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use bentpipe_sim::record::{Records, TransferRecord, Verdict};
-use bentpipe_sim::tunnel::record::FlowRecord;
+use bentpipe_sim::record::{QuicVerdict, Records, TransferRecord, TunnelFlow};
+use bentpipe_units::truncated;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::plan::PlanFile;
@@ -33,10 +34,10 @@ impl Figures {
         let flow = &records.flows[0];
         let endless = file.flow.bytes.is_none();
         let verdict = match &flow.verdict {
-            Verdict::TimedOut if endless => "ok".to_owned(),
-            Verdict::Ok => "ok".to_owned(),
-            Verdict::TimedOut => "timed out".to_owned(),
-            Verdict::Broken(why) => format!("broken: {why}"),
+            QuicVerdict::TimedOut if endless => "ok".to_owned(),
+            QuicVerdict::Ok => "ok".to_owned(),
+            QuicVerdict::TimedOut => "timed out".to_owned(),
+            QuicVerdict::Broken(why) => format!("broken: {why}"),
         };
         let first = |at: &&TransferRecord| at.flow == 0;
         let last = records.transfers.iter().rfind(first);
@@ -71,7 +72,7 @@ impl Figures {
 
 impl Figures {
     /// Of a flow through the tunnel; `share` of all that the run carried.
-    pub fn of_flow(flow: &FlowRecord, share: f64) -> Self {
+    pub fn of_flow(flow: &TunnelFlow, share: f64) -> Self {
         let seconds = flow.seconds();
         Self {
             verdict: flow.verdict.text().to_owned(),
@@ -86,7 +87,7 @@ impl Figures {
 
 /// One line: all runs of one point, or all flows of a kind where they go through the
 /// tunnel. Times are of those that ended well.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Line {
     /// What was chosen.
     pub axes: Axes,
@@ -162,16 +163,19 @@ impl Line {
     }
 }
 
+/// The names of the columns of [`Line::text`].
+pub fn heading() -> String {
+    format!(
+        "{:<60} {:<12} {:>12} {:>16}",
+        "point", "ended well", "median time", "median goodput"
+    )
+}
+
 /// The quantile of sorted values, between the two nearest in proportion.
 fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let place = share * last as f64;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a place in the list"
-    )]
-    let below = place.floor() as usize;
+    let below = usize::try_from(truncated(place)).unwrap_or(last);
     let above = (below + 1).min(last);
     Some(sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64))
 }

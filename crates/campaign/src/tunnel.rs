@@ -4,21 +4,23 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use bentpipe_link::Scenario;
-use bentpipe_sim::tunnel::record::FlowRecord;
-use bentpipe_sim::tunnel::{FlowPlan, Line, Plan, TerminalPlan, TunnelPlanError, Work, run};
-use bentpipe_sim::{Change, LinkPlan, Move, PlanError, What};
+use bentpipe_sim::record::TunnelFlow;
+use bentpipe_sim::tunnel::{FlowPlan, TerminalPlan, TunnelPlan, Work};
+use bentpipe_sim::{LinkPlan, Move, Nodes, Plan, PlanError};
 use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::{Bytes, Span};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{ChangeFile, MoveFile, problem, resolve};
+use crate::change::ChangeFile;
+use crate::plan::{MoveFile, problem, resolve};
 use crate::problem::Problem;
 use crate::study::Kind;
 use crate::sweep::Point;
 use crate::table::Figures;
 
 /// Terminals alike that share one link, and what their applications do.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TunnelFile {
     /// The name it goes by.
@@ -26,6 +28,7 @@ pub struct TunnelFile {
     /// Where the study is from.
     #[serde(default)]
     pub source: String,
+    /// What makes it such a plan.
     through: Through,
     /// Runs per point, with seeds 1, 2, ...
     #[serde(default = "one")]
@@ -46,6 +49,7 @@ pub struct TunnelFile {
     pub terminals: u64,
     /// The link that they share, and the ground behind the gateway.
     pub link: Scenario,
+    /// What changes on it.
     #[serde(default)]
     pub change: Vec<ChangeFile>,
     /// From a moment on, the terminals have another address and come over this link.
@@ -58,14 +62,15 @@ pub struct TunnelFile {
     pub flow: Vec<FlowFile>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize, Serialize)]
+#[derive(Debug, Clone, Copy, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Through {
+    /// A terminal and a gateway.
     Tunnel,
 }
 
 /// Connections of one kind.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FlowFile {
     /// What it is called in the summary.
@@ -153,18 +158,12 @@ impl TunnelFile {
     }
 
     /// The run with one seed.
-    fn plan(&self, seed: u64) -> Plan {
-        let mut link = LinkPlan::of(&self.link);
-        for change in &self.change {
-            let what = [
-                change.forward_rate.map(What::ForwardRate),
-                change.return_rate.map(What::ReturnRate),
-                change.blackout.map(What::Blackout),
-            ];
-            let at = change.at;
-            let what = what.into_iter().flatten();
-            link.changes.extend(what.map(|what| Change { at, what }));
-        }
+    pub fn plan(&self, seed: u64) -> Plan {
+        let link = LinkPlan::of(&self.link);
+        let link = self
+            .change
+            .iter()
+            .fold(link, |link, change| change.of(link));
         let mut links = vec![link];
         let mut moves = Vec::new();
         if let Some(to) = &self.r#move {
@@ -184,36 +183,21 @@ impl TunnelFile {
             .collect();
         Plan {
             seed,
-            ground_rtt: self.link.ground_rtt(),
-            gateway: self.transport.clone(),
+            links,
+            nodes: Nodes::Tunnel(TunnelPlan {
+                ground_rtt: self.link.ground_rtt(),
+                gateway: self.transport.clone(),
+                terminals,
+                granularity: self.granularity,
+                segments: self.segments,
+            }),
             until: self.until,
             sample_every: self.sample_every,
-            granularity: self.granularity,
-            segments: self.segments,
-            ..Plan::new(links, terminals)
         }
     }
 
-    /// One run: the lines of its records, and the figures of each kind of flow.
-    pub fn carry_out(&self, seed: u64) -> Result<(String, Vec<Kind>), String> {
-        let mut text = String::new();
-        let mut flows = Vec::new();
-        let mut keep = |line: &Line| {
-            text += &line.to_json();
-            text.push('\n');
-            if let Line::Flow(flow) = line {
-                flows.push(flow.clone());
-            }
-        };
-        // What the two ends log is for their operators, with the time of day before it.
-        let quiet = tracing::subscriber::NoSubscriber::default();
-        tracing::subscriber::with_default(quiet, || run(&self.plan(seed), &mut keep))
-            .map_err(|error| error.to_string())?;
-        Ok((text, self.kinds(&flows)))
-    }
-
     /// The flows of each kind; each terminal numbers its own in the order of the kinds.
-    fn kinds(&self, flows: &[FlowRecord]) -> Vec<Kind> {
+    pub fn kinds(&self, flows: &[TunnelFlow]) -> Vec<Kind> {
         let all: u64 = flows.iter().map(|flow| flow.arrived).sum();
         let mut first = 0;
         let kinds = self.flow.iter().map(|kind| {
@@ -248,16 +232,16 @@ fn times(span: Span, count: u64) -> Span {
 }
 
 /// The plan's field that an error of the simulator is about.
-fn named(error: &TunnelPlanError) -> &'static str {
+fn named(error: &PlanError) -> &'static str {
     match error {
-        TunnelPlanError::Plan(PlanError::NoRate(_)) => "change",
-        TunnelPlanError::Plan(PlanError::Endless(_)) => "until",
-        TunnelPlanError::Plan(_) => "link",
-        TunnelPlanError::Gateway(_) | TunnelPlanError::Terminal(..) => "transport",
-        TunnelPlanError::Memory { .. } => "terminals",
-        TunnelPlanError::Granularity(_) => "granularity",
-        TunnelPlanError::Segments(_) => "segments",
-        TunnelPlanError::Samples(_) => "sample_every",
-        TunnelPlanError::NoFlow | TunnelPlanError::Flows(_) => "flow",
+        PlanError::NoRate(_) => "change",
+        PlanError::Endless(_) => "until",
+        PlanError::Gateway(_) | PlanError::Terminal(..) => "transport",
+        PlanError::Memory { .. } => "terminals",
+        PlanError::Granularity { .. } => "granularity",
+        PlanError::Segments(_) => "segments",
+        PlanError::Samples(_) => "sample_every",
+        PlanError::NoFlow | PlanError::Flows(_) => "flow",
+        _ => "link",
     }
 }

@@ -1,5 +1,8 @@
 //! Counters of packets and bytes, and the causes of drops.
 
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde::ser::SerializeMap;
 
@@ -55,7 +58,7 @@ impl Cause {
 
 /// Packets and bytes so far, without cross traffic. At any moment
 /// `entered + duplicated = delivered + dropped + held`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Counters {
     /// Packets that came in.
     pub entered: u64,
@@ -126,6 +129,26 @@ impl Drops {
 impl Drops {
     pub(crate) fn count(&mut self, cause: Cause) {
         self.0[cause as usize] += 1;
+    }
+}
+
+impl JsonSchema for Drops {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Drops".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let count = generator.subschema_for::<u64>();
+        let properties: BTreeMap<_, _> = (Cause::ALL.into_iter())
+            .map(|cause| (cause.name(), count.clone()))
+            .collect();
+        schemars::json_schema!({
+            "type": "object",
+            "description": "Packets dropped, by cause.",
+            "properties": properties,
+            "required": Cause::ALL.map(Cause::name),
+            "additionalProperties": false,
+        })
     }
 }
 

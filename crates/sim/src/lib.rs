@@ -1,37 +1,40 @@
-//! Virtual time: QUIC connections over modelled links.
+//! Runs in virtual time: QUIC connections, or terminals and a gateway, over modelled links.
 //!
-//! The lean mode drives the QUIC library's sans-I/O core alone, without
-//! an async runtime, over [`bentpipe_link::Direction`]s. Nothing waits: the clock
-//! jumps to the next event.
+//! A [`Plan`] says which links there are and which nodes communicate over them. [`run`]
+//! runs it, and hands over each [`Record`] when it is known. The same plan gives the same
+//! records, byte for byte: everything random derives from the plan's seed.
 //!
-//! A [`Plan`] says which links there are, which flows cross them, and what each flow
-//! transfers. [`run`] carries it out and gives [`Records`]. The same plan gives the
-//! same records, byte for byte: connection IDs, keys of tokens and resets, the
-//! certificate and the endpoints' random numbers all derive from the plan's seed.
-//!
-//! - [`plan`]: what to do
-//! - `network`: links joined to a graph, and what happened to the packets in it
-//! - `node`: one end of a connection and the program behind it
-//! - `world`: the clock, and the loop
-//! - [`record`]: what came of it
-//!
-//! [`tunnel`] runs terminals and gateways instead: the code of the daemons, on the async
-//! runtime's paused clock.
+//! - [`plan`]: links, nodes, times
+//! - [`quic`]: QUIC connections alone, the library's sans-I/O core without an async runtime
+//! - [`tunnel`]: terminals and a gateway, the code of the daemons on the async runtime's
+//!   paused clock
+//! - [`record`]: what a run recorded
 
 pub mod plan;
 mod identity;
-mod network;
-mod node;
-mod world;
-pub mod record;
+pub mod quic;
 pub mod tunnel;
+pub mod record;
 
-pub use plan::{Change, FlowPlan, LinkPlan, Move, Plan, PlanError, Transfer, What};
-pub use record::Records;
-pub use world::run;
+use std::time::Instant;
+
+pub use plan::{LinkPlan, Move, Nodes, Plan, PlanError, Towards};
+pub use record::{Record, Records};
 
 /// Bytes of the request for a transfer or a flow: as many as a small HTTP one has.
 const REQUEST: usize = 100;
+
+/// Runs `plan`; `record` is given what is recorded, in an order that depends on nothing but
+/// the plan. `base` is any [`Instant`]; the QUIC library wants some, and only differences to
+/// it matter.
+pub fn run(plan: &Plan, base: Instant, record: &mut dyn FnMut(Record)) -> Result<(), PlanError> {
+    plan.check()?;
+    match &plan.nodes {
+        Nodes::Quic(flows) => quic::run(plan, flows, base, record),
+        Nodes::Tunnel(tunnel) => tunnel::run(plan, tunnel, record),
+    }
+    Ok(())
+}
 
 /// A seed for what draws beside the links; `number` tells them apart.
 fn seed_of(run: u64, number: u64) -> u64 {

@@ -1,35 +1,68 @@
-//! What came of a run.
+//! The records of a run: a line of `records.jsonl` each.
 
-use bentpipe_link::Counters;
+use std::time::Instant;
+
+use bentpipe_link::{Cause, Counters};
+use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Everything that a run recorded, in the order of its flows and links.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Records {
-    /// Transfers, also those that did not finish.
-    pub transfers: Vec<TransferRecord>,
-    /// Looks at the flows at equal intervals.
-    pub samples: Vec<FlowSample>,
-    /// Ends of flows.
-    pub flows: Vec<FlowRecord>,
-    /// Both directions of each link.
-    pub links: Vec<LinkRecord>,
+use crate::plan::{Plan, PlanError, Towards};
+
+/// The first line of `records.jsonl`.
+pub const SCHEMA: &str = r#"{"schema":"bentpipe/records/1"}"#;
+
+/// One line of `records.jsonl`, of whatever kind the nodes are.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "record")]
+pub enum Record {
+    /// A transfer over a QUIC connection, also one that did not finish.
+    Transfer(TransferRecord),
+    /// The state of a flow or a session at equal intervals.
+    Sample(SampleRecord),
+    /// The end of a flow.
+    Flow(FlowRecord),
+    /// A terminal's session at the end of the run.
+    Session(SessionRecord),
+    /// One direction of a link at the end of the run.
+    Link(LinkRecord),
 }
 
+/// The state at a moment.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum SampleRecord {
+    /// Of a QUIC connection.
+    Quic(QuicSample),
+    /// Of a terminal's session.
+    Tunnel(TunnelSample),
+}
+
+/// The end of a flow.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum FlowRecord {
+    /// Of a QUIC connection.
+    Quic(QuicFlow),
+    /// Of a connection that an application has through the tunnel.
+    Tunnel(TunnelFlow),
+}
+
+// ------------------------------------------------------------- QUIC connections alone
+
 /// One transfer.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct TransferRecord {
     /// Which flow.
     pub flow: usize,
     /// Which of its transfers.
     pub transfer: usize,
-    /// What was asked for.
+    /// What was requested.
     pub bytes: u64,
     /// What arrived.
     pub received: u64,
-    /// When the connection was begun, if this is the first over it, or else asked for.
+    /// When the connection was begun, if this is the first over it, or else requested.
     pub begun_ns: u64,
-    /// When it was asked for.
+    /// When it was requested.
     pub asked_ns: u64,
     /// When its first byte arrived.
     pub first_byte_ns: Option<u64>,
@@ -47,9 +80,9 @@ impl TransferRecord {
     }
 }
 
-/// One look at a flow.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct FlowSample {
+/// The state of a QUIC connection.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct QuicSample {
     /// When.
     pub at_ns: u64,
     /// Which flow.
@@ -65,24 +98,24 @@ pub struct FlowSample {
     pub pacing_bit_s: Option<u64>,
     /// The gateway's smoothed round-trip time.
     pub rtt_ns: u64,
-    /// Mean time that the packets since the last look waited in the forward direction's queues.
+    /// Mean time that the packets since the last sample waited in the forward direction's queues.
     pub waited_ns: Option<u64>,
     /// The longest of those times.
     pub waited_most_ns: Option<u64>,
 }
 
-/// The end of a flow.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct FlowRecord {
+/// The end of a QUIC connection.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct QuicFlow {
     /// Which flow.
     pub flow: usize,
     /// Its controller.
     pub controller: String,
     /// What became of it.
-    pub verdict: Verdict,
+    pub verdict: QuicVerdict,
     /// Packets that the gateway sent.
     pub sent: u64,
-    /// Packets that the gateway gave up.
+    /// Packets that the gateway declared lost.
     pub lost: u64,
     /// Bytes at the IP level that the terminal sent: requests and acknowledgements.
     pub return_ip_bytes: u64,
@@ -90,11 +123,11 @@ pub struct FlowRecord {
     pub forward_ip_bytes: u64,
 }
 
-/// What became of a flow.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// What became of a QUIC connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "is", content = "why")]
-pub enum Verdict {
-    /// All that was asked for has arrived.
+pub enum QuicVerdict {
+    /// All that was requested has arrived.
     Ok,
     /// The plan's time was over first.
     TimedOut,
@@ -102,48 +135,196 @@ pub enum Verdict {
     Broken(String),
 }
 
-/// One direction of a link.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+// ------------------------------------------------------------- terminals and a gateway
+
+/// The state of a terminal's session.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct TunnelSample {
+    /// When.
+    pub at_ns: u64,
+    /// Whose.
+    pub terminal: usize,
+    /// Bytes that its applications have received so far.
+    pub received: u64,
+    /// Bytes that its applications' servers have received so far, without the requests.
+    pub uploaded: u64,
+    /// The gateway's view of the session, if it has one.
+    pub session: Option<Path>,
+}
+
+/// How the gateway sees the path of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Path {
+    /// Congestion window, bytes.
+    pub window: u64,
+    /// Smoothed round-trip time.
+    pub rtt_ns: u64,
+    /// Packets sent so far.
+    pub sent: u64,
+    /// Packets declared lost so far.
+    pub lost: u64,
+}
+
+/// The end of an application's connection.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct TunnelFlow {
+    /// Which terminal.
+    pub terminal: usize,
+    /// Which of its flows.
+    pub flow: usize,
+    /// Which way most of it goes.
+    pub work: WorkKind,
+    /// What was to be carried.
+    pub bytes: u64,
+    /// What has arrived of it.
+    pub arrived: u64,
+    /// When the application connected.
+    pub begun_ns: u64,
+    /// When its request was at the server.
+    pub reached_ns: Option<u64>,
+    /// When the first byte of the answer was at the application.
+    pub first_byte_ns: Option<u64>,
+    /// And the last.
+    pub done_ns: Option<u64>,
+    /// What became of it.
+    pub verdict: TunnelVerdict,
+}
+
+/// Which way most of a flow goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkKind {
+    /// From the server.
+    Download,
+    /// To the server.
+    Upload,
+}
+
+impl TunnelFlow {
+    /// Seconds from the connection to the last byte of the answer, of a flow that went well.
+    pub fn seconds(&self) -> Option<f64> {
+        let done = self.done_ns.filter(|_| self.verdict == TunnelVerdict::Ok)?;
+        Some((done - self.begun_ns) as f64 / 1e9)
+    }
+
+    /// Seconds from the connection to the first byte of the answer.
+    pub fn first_byte_s(&self) -> Option<f64> {
+        Some((self.first_byte_ns? - self.begun_ns) as f64 / 1e9)
+    }
+}
+
+/// What became of an application's connection, as the application sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TunnelVerdict {
+    /// Everything has arrived, and ended well.
+    Ok,
+    /// The run was over first.
+    TimedOut,
+    /// The connection was reset.
+    Reset,
+    /// It ended well, but not with the right bytes.
+    WrongContent,
+    /// The run was over before it began.
+    NotBegun,
+}
+
+impl TunnelVerdict {
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::TimedOut => "timed out",
+            Self::Reset => "reset",
+            Self::WrongContent => "wrong content",
+            Self::NotBegun => "not begun",
+        }
+    }
+}
+
+/// A terminal's session at the end.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct SessionRecord {
+    /// Whose.
+    pub terminal: usize,
+    /// When the terminal first had one that the gateway had accepted.
+    pub up_ns: Option<u64>,
+    /// How many it has had.
+    pub sessions: u64,
+    /// The gateway's view of the last one, if it is still there.
+    pub session: Option<Path>,
+}
+
+// ------------------------------------------------------------------------------ links
+
+/// One direction of a link at the end.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct LinkRecord {
     /// Which link.
     pub link: usize,
-    /// Forward or return.
-    pub direction: &'static str,
+    /// Which direction.
+    pub direction: Towards,
     /// What became of its packets.
     pub packets: Counters,
-    /// Packets that entered during a blackout.
+    /// Packets lost in outages: `packets.dropped.outage`.
     pub blacked_out: u64,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "snake_case", tag = "record")]
-enum Line<'a> {
-    Transfer(&'a TransferRecord),
-    Sample(&'a FlowSample),
-    Flow(&'a FlowRecord),
-    Link(&'a LinkRecord),
+impl LinkRecord {
+    pub(crate) fn new((link, direction, packets): (usize, Towards, Counters)) -> Self {
+        Self {
+            link,
+            direction,
+            packets,
+            blacked_out: packets.dropped.of(Cause::Outage),
+        }
+    }
 }
 
-/// The first line of `records.jsonl`.
-pub const SCHEMA: &str = r#"{"schema":"bentpipe/records/1"}"#;
+impl Record {
+    /// As JSON, without the end of the line.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("records are plain data")
+    }
+}
+
+/// What a run recorded, by kind.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Records {
+    /// Transfers over QUIC connections.
+    pub transfers: Vec<TransferRecord>,
+    /// States of QUIC connections.
+    pub samples: Vec<QuicSample>,
+    /// Ends of QUIC connections.
+    pub flows: Vec<QuicFlow>,
+    /// States of sessions.
+    pub tunnel_samples: Vec<TunnelSample>,
+    /// Ends of applications' connections.
+    pub tunnel_flows: Vec<TunnelFlow>,
+    /// Sessions at the end.
+    pub sessions: Vec<SessionRecord>,
+    /// Both directions of each link.
+    pub links: Vec<LinkRecord>,
+}
 
 impl Records {
-    /// `records.jsonl` of a single run: one JSON object per line, the first one names the schema.
-    pub fn to_jsonl(&self) -> String {
-        format!("{SCHEMA}\n{}", self.lines())
+    /// Runs `plan` and keeps everything; see [`run`](crate::run).
+    pub fn of(plan: &Plan, base: Instant) -> Result<Self, PlanError> {
+        let mut records = Self::default();
+        crate::run(plan, base, &mut |record| records.push(record))?;
+        Ok(records)
     }
 
-    /// The records alone, one JSON object per line.
-    pub fn lines(&self) -> String {
-        let mut text = String::new();
-        let lines = (self.transfers.iter().map(Line::Transfer))
-            .chain(self.samples.iter().map(Line::Sample))
-            .chain(self.flows.iter().map(Line::Flow))
-            .chain(self.links.iter().map(Line::Link));
-        for line in lines {
-            text += &serde_json::to_string(&line).expect("records are plain data");
-            text.push('\n');
+    /// Adds `record` to those of its kind.
+    pub fn push(&mut self, record: Record) {
+        match record {
+            Record::Transfer(transfer) => self.transfers.push(transfer),
+            Record::Sample(SampleRecord::Quic(sample)) => self.samples.push(sample),
+            Record::Sample(SampleRecord::Tunnel(sample)) => self.tunnel_samples.push(sample),
+            Record::Flow(FlowRecord::Quic(flow)) => self.flows.push(flow),
+            Record::Flow(FlowRecord::Tunnel(flow)) => self.tunnel_flows.push(flow),
+            Record::Session(session) => self.sessions.push(session),
+            Record::Link(link) => self.links.push(link),
         }
-        text
     }
 }

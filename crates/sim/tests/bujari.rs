@@ -5,8 +5,9 @@ use std::time::Instant;
 use bentpipe_cc::{Choice, Settings};
 use bentpipe_link::Scenario;
 use bentpipe_quic::ConnectionParameters;
-use bentpipe_sim::record::FlowSample;
-use bentpipe_sim::{FlowPlan, LinkPlan, Move, Plan, Transfer, run};
+use bentpipe_sim::quic::{FlowPlan, Transfer};
+use bentpipe_sim::record::QuicSample;
+use bentpipe_sim::{LinkPlan, Move, Nodes, Plan, Records};
 use bentpipe_units::{Bytes, Rate, Span};
 
 /// Their figures; the file says what they are.
@@ -46,20 +47,20 @@ fn legs(queue: &str) -> [(f64, f64); 2] {
     let plan = Plan {
         seed: 1,
         links: vec![link("30 ms", queue), link("60 ms", queue)],
-        flows: vec![flow],
+        nodes: Nodes::Quic(vec![flow]),
         until: Span::from_millis(180_000),
         sample_every: Span::from_millis(100),
     };
-    let records = run(&plan, Instant::now()).expect("a plan that can be carried out");
+    let records = Records::of(&plan, Instant::now()).expect("a plan that can be run");
     let looks = &records.samples;
     [(0.0, 90.0), (90.0, 180.0)].map(|(begin, end)| {
-        let inside = |look: &&FlowSample| {
+        let inside = |look: &&QuicSample| {
             let at = look.at_ns as f64 / 1e9;
             at > begin && at <= end
         };
         let inside: Vec<_> = looks.iter().filter(inside).collect();
         let rtts: f64 = inside.iter().map(|look| look.rtt_ns as f64 / 1e6).sum();
-        let arrived = |at: Option<&&FlowSample>| at.map_or(0, |look| look.arrived_udp_bytes);
+        let arrived = |at: Option<&&QuicSample>| at.map_or(0, |look| look.arrived_udp_bytes);
         let before = looks.iter().rfind(|look| look.at_ns as f64 / 1e9 <= begin);
         let bytes = arrived(inside.last()) - arrived(before.as_ref());
         (

@@ -1,11 +1,13 @@
 //! The virtual network: a paused clock, links joined to a graph, UDP sockets in memory.
 //!
 //! - [`plan`]: the links, and what changes on them
+//! - [`graph`]: datagrams from host to host over links, without a clock
 //! - [`timer`]: when a timer fires
 //! - [`clock`]: the async runtime's paused clock, exact to the nanosecond
-//! - [`network`]: UDP sockets joined by links
+//! - [`network`]: UDP sockets of the async runtime on a graph
 
 pub mod plan;
+pub mod graph;
 pub mod timer;
 pub mod clock;
 pub mod network;

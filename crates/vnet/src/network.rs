@@ -1,7 +1,4 @@
-//! UDP sockets in memory, and the links between them.
-//!
-//! Terminals stand at the far end of a path of links, gateways at the near end. Many
-//! terminals may share a link; a queue that is full for one is full for all.
+//! UDP sockets in memory for the async runtime, on a [graph](crate::graph) of links.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -12,19 +9,15 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
-use bentpipe_link::scenario::Change;
-use bentpipe_link::{Counters, Direction, Packet, Seeds};
+use bentpipe_link::Counters;
 use bentpipe_units::Time;
-use noq::udp::{EcnCodepoint, RecvMeta, Transmit};
-use noq::{AsyncUdpSocket, UdpSender};
+use noq::udp::{RecvMeta, Transmit};
+use noq::{AsyncUdpSocket, EcnCodepoint, UdpSender, udp};
 
 use crate::clock::{Alarm, Clock};
-use crate::plan::{LinkPlan, What};
+use crate::graph::{Datagram, Graph, HostId};
+use crate::plan::{LinkPlan, Towards};
 
-/// IPv4 header (RFC 791) and UDP header (RFC 768).
-pub const IP_UDP: usize = 28;
-/// The largest IP packet that comes through: Ethernet's.
-const MTU: usize = 1500;
 /// What a socket holds that is not read, payload bytes, as the daemons ask of the kernel.
 const SOCKET_BUFFER: usize = 4 << 20;
 
@@ -39,86 +32,20 @@ struct Inner {
 }
 
 struct State {
-    /// Forward and return direction of each link.
-    edges: Vec<Edge>,
-    sockets: Vec<Socket>,
-    /// Which socket has an address.
-    addresses: BTreeMap<SocketAddr, usize>,
-    /// Datagrams to nobody, or too long.
-    undeliverable: u64,
-}
-
-struct Edge {
-    direction: Direction<Datagram>,
+    graph: Graph,
+    /// Goes off when something may have arrived.
     alarm: Alarm,
-    dark_until: Time,
-    blacked_out: u64,
+    sockets: BTreeMap<HostId, Socket>,
+    /// Datagrams that a full socket had no room for.
+    overflowed: u64,
 }
 
 #[derive(Debug)]
 struct Socket {
     address: SocketAddr,
-    side: Side,
     inbox: VecDeque<Datagram>,
     held: usize,
     reader: Option<Waker>,
-}
-
-/// Where in the graph a socket is.
-#[derive(Debug)]
-enum Side {
-    Gateway,
-    /// The edges from the gateways here, and from here to them.
-    Terminal {
-        down: Arc<[usize]>,
-        up: Arc<[usize]>,
-    },
-}
-
-/// A UDP datagram on its way.
-#[derive(Debug, Clone)]
-struct Datagram {
-    from: SocketAddr,
-    to: SocketAddr,
-    payload: Vec<u8>,
-    ecn: Option<EcnCodepoint>,
-    route: Arc<[usize]>,
-    /// How many edges of the route it has entered.
-    hops: usize,
-}
-
-impl Packet for Datagram {
-    fn ip_len(&self) -> usize {
-        self.payload.len() + IP_UDP
-    }
-
-    fn flow(&self) -> u64 {
-        // Ports and the low halves of the addresses tell our sockets apart.
-        let number = |address: SocketAddr| match address {
-            SocketAddr::V4(v4) => u64::from(v4.ip().to_bits()) << 16 | u64::from(v4.port()),
-            SocketAddr::V6(v6) => {
-                let [.., c, d] = v6.ip().segments();
-                u64::from(c) << 32 | u64::from(d) << 16 | u64::from(v6.port())
-            }
-        };
-        let mixed = (number(self.from) ^ number(self.to).rotate_left(24))
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        mixed ^ (mixed >> 32)
-    }
-
-    fn mark_ce(&mut self) -> bool {
-        let capable = self.ecn.is_some();
-        if capable {
-            self.ecn = Some(EcnCodepoint::Ce);
-        }
-        capable
-    }
-
-    fn duplicate(&self) -> Option<Self> {
-        Some(self.clone())
-    }
-
-    // The UDP checksum sees what is corrupted, and the datagram never reaches a socket.
 }
 
 impl Network {
@@ -127,36 +54,19 @@ impl Network {
     /// is a packet of its own on the links.
     pub fn new(clock: &Clock, links: &[LinkPlan], seed: u64, segments: NonZeroUsize) -> Self {
         Self(Arc::new_cyclic(|network: &Weak<Inner>| {
-            let mut edges = Vec::new();
-            for (number, link) in (0..).zip(links) {
-                let seeds = Seeds::of_link(seed, number);
-                let directions = [
-                    (&link.forward, seeds.forward),
-                    (&link.r#return, seeds.r#return),
-                ];
-                for (spec, seed) in directions {
-                    let network = network.clone();
-                    let index = edges.len();
-                    edges.push(Edge {
-                        direction: Direction::new(spec, seed),
-                        alarm: clock.alarm(move |now| {
-                            if let Some(network) = network.upgrade() {
-                                lock(&network).leave(index, now);
-                            }
-                        }),
-                        dark_until: Time::ZERO,
-                        blacked_out: 0,
-                    });
-                }
-            }
+            let network = network.clone();
             Inner {
                 clock: clock.clone(),
                 segments,
                 state: Mutex::new(State {
-                    edges,
-                    sockets: Vec::new(),
-                    addresses: BTreeMap::new(),
-                    undeliverable: 0,
+                    graph: Graph::new(links, seed),
+                    alarm: clock.alarm(move |now| {
+                        if let Some(network) = network.upgrade() {
+                            lock(&network).receive(now);
+                        }
+                    }),
+                    sockets: BTreeMap::new(),
+                    overflowed: 0,
                 }),
             }
         }))
@@ -164,90 +74,67 @@ impl Network {
 
     /// A gateway's socket at `address`.
     pub fn gateway(&self, address: SocketAddr) -> MemorySocket {
-        self.socket(address, Side::Gateway)
+        let host = self.lock().graph.gateway(address);
+        self.socket(host, address)
     }
 
     /// A terminal's socket at `address`, behind the links of `path`, from the gateways on.
     ///
     /// # Panics
-    /// If `path` names a link that is not there.
+    /// If `path` is empty or names a link that is not there.
     pub fn terminal(&self, address: SocketAddr, path: &[usize]) -> MemorySocket {
-        self.socket(address, Side::behind(path))
+        let host = self.lock().graph.terminal(address, path);
+        self.socket(host, address)
     }
 
-    fn socket(&self, address: SocketAddr, side: Side) -> MemorySocket {
-        let mut state = self.lock();
-        let number = state.sockets.len();
-        state.sockets.push(Socket {
+    fn socket(&self, host: HostId, address: SocketAddr) -> MemorySocket {
+        let socket = Socket {
             address,
-            side,
             inbox: VecDeque::new(),
             held: 0,
             reader: None,
-        });
-        state.addresses.insert(address, number);
-        drop(state);
+        };
+        self.lock().sockets.insert(host, socket);
         MemorySocket {
             network: self.clone(),
-            number,
+            host,
         }
     }
 
     /// The terminal at `from` has the address `to` from now on, behind `path`. What is on
     /// its way to the old address finds nobody.
     pub fn r#move(&self, from: SocketAddr, to: SocketAddr, path: &[usize]) {
-        let mut state = self.lock();
-        if let Some(number) = state.addresses.remove(&from) {
-            state.addresses.insert(to, number);
-            let socket = &mut state.sockets[number];
-            socket.address = to;
-            socket.side = Side::behind(path);
-        }
-    }
-
-    /// Changes link number `link` now.
-    pub fn change(&self, link: usize, what: What) {
-        let now = self.0.clock.now();
         let state = &mut *self.lock();
-        let mut set = |edge: usize, rate| {
-            let change = Change {
-                rate: Some(rate),
-                ..Change::default()
-            };
-            let edge = &mut state.edges[edge];
-            edge.direction.apply(now, &change);
-            edge.alarm.set(edge.direction.poll_timeout());
-        };
-        match what {
-            What::ForwardRate(rate) => set(2 * link, rate),
-            What::ReturnRate(rate) => set(2 * link + 1, rate),
-            What::Blackout(span) => {
-                for edge in &mut state.edges[2 * link..2 * link + 2] {
-                    edge.dark_until = edge.dark_until.max(now + span);
-                }
+        if let Some(host) = state.graph.at(from) {
+            state.graph.remove_address(from);
+            state.graph.add_address(host, to);
+            state.graph.reroute(host, path);
+            if let Some(socket) = state.sockets.get_mut(&host) {
+                socket.address = to;
             }
         }
     }
 
-    /// What became of the packets of each direction, forward and return of each link in
-    /// turn, and how many entered during a blackout.
-    pub fn counters(&self) -> Vec<(Counters, u64)> {
-        let edges = &self.lock().edges;
-        let look = |edge: &Edge| (*edge.direction.counters(), edge.blacked_out);
-        edges.iter().map(look).collect()
+    /// What became of the packets of each direction: its link's number, where it leads, and
+    /// the counts.
+    pub fn counters(&self) -> Vec<(usize, Towards, Counters)> {
+        self.lock().graph.counters().collect()
     }
 
-    /// Datagrams that were longer than the network takes or went to nobody.
+    /// Datagrams that were longer than the network takes, went to nobody, or found a socket
+    /// full.
     pub fn undeliverable(&self) -> u64 {
-        self.lock().undeliverable
+        let state = self.lock();
+        state.graph.undeliverable() + state.overflowed
     }
 
     /// Puts a datagram on its way that claims to be from `from` and comes from where
     /// `socket` is.
     pub fn inject(&self, socket: SocketAddr, from: SocketAddr, to: SocketAddr, payload: Vec<u8>) {
         let mut state = self.lock();
-        if let Some(&number) = state.addresses.get(&socket) {
-            state.send(self.0.clock.now(), number, Some(from), to, None, payload);
+        if let Some(host) = state.graph.at(socket) {
+            let now = self.0.clock.now();
+            state.send(now, host, Datagram::new(from, to, &payload));
         }
     }
 
@@ -260,98 +147,33 @@ fn lock(inner: &Inner) -> MutexGuard<'_, State> {
     inner.state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Side {
-    fn behind(path: &[usize]) -> Self {
-        Self::Terminal {
-            down: path.iter().map(|link| 2 * link).collect(),
-            up: path.iter().rev().map(|link| 2 * link + 1).collect(),
-        }
-    }
-}
-
 impl State {
-    fn send(
-        &mut self,
-        now: Time,
-        socket: usize,
-        from: Option<SocketAddr>,
-        to: SocketAddr,
-        ecn: Option<EcnCodepoint>,
-        payload: Vec<u8>,
-    ) {
-        let sender = &self.sockets[socket];
-        let receiver = self
-            .addresses
-            .get(&to)
-            .map(|number| &self.sockets[*number].side);
-        // There is no way between two terminals or two gateways.
-        let route = match (&sender.side, receiver) {
-            (Side::Terminal { up, .. }, Some(Side::Gateway)) => up.clone(),
-            (Side::Gateway, Some(Side::Terminal { down, .. })) => down.clone(),
-            _ => {
-                self.undeliverable += 1;
-                return;
+    fn send(&mut self, now: Time, host: HostId, datagram: Datagram) {
+        self.graph.handle_send(now, host, datagram);
+        self.alarm.set(self.graph.poll_timeout());
+    }
+
+    /// Takes what has arrived by `now` to its socket.
+    fn receive(&mut self, now: Time) {
+        while let Some((host, datagram)) = self.graph.poll_arrival(now) {
+            let Some(socket) = self.sockets.get_mut(&host) else {
+                continue;
+            };
+            if socket.held + datagram.payload.len() > SOCKET_BUFFER {
+                self.overflowed += 1;
+                continue;
             }
-        };
-        if payload.len() + IP_UDP > MTU {
-            self.undeliverable += 1;
-            return;
+            socket.held += datagram.payload.len();
+            socket.inbox.push_back(datagram);
+            if let Some(reader) = socket.reader.take() {
+                reader.wake();
+            }
         }
-        let from = from.unwrap_or(sender.address);
-        self.enter(
-            now,
-            Datagram {
-                from,
-                to,
-                payload,
-                ecn,
-                route,
-                hops: 0,
-            },
-        );
+        self.alarm.set(self.graph.poll_timeout());
     }
 
-    /// A datagram enters the next edge of its route, or its socket after the last.
-    fn enter(&mut self, now: Time, mut datagram: Datagram) {
-        let Some(&number) = datagram.route.get(datagram.hops) else {
-            self.arrive(datagram);
-            return;
-        };
-        datagram.hops += 1;
-        let edge = &mut self.edges[number];
-        if now < edge.dark_until {
-            edge.blacked_out += 1;
-            return;
-        }
-        // A drop is counted by the direction.
-        drop(edge.direction.handle_arrival(now, datagram));
-        edge.alarm.set(edge.direction.poll_timeout());
-    }
-
-    /// What has come out of an edge goes on.
-    fn leave(&mut self, edge: usize, now: Time) {
-        while let Some(departure) = self.edges[edge].direction.poll_departure(now) {
-            self.enter(now, departure.packet);
-        }
-        let edge = &self.edges[edge];
-        edge.alarm.set(edge.direction.poll_timeout());
-    }
-
-    fn arrive(&mut self, datagram: Datagram) {
-        let Some(&number) = self.addresses.get(&datagram.to) else {
-            self.undeliverable += 1;
-            return;
-        };
-        let socket = &mut self.sockets[number];
-        if socket.held + datagram.payload.len() > SOCKET_BUFFER {
-            self.undeliverable += 1;
-            return;
-        }
-        socket.held += datagram.payload.len();
-        socket.inbox.push_back(datagram);
-        if let Some(reader) = socket.reader.take() {
-            reader.wake();
-        }
+    fn socket(&mut self, host: HostId) -> &mut Socket {
+        (self.sockets.get_mut(&host)).expect("a host's socket stays as long as its network")
     }
 }
 
@@ -365,20 +187,20 @@ impl fmt::Debug for Network {
 #[derive(Debug)]
 pub struct MemorySocket {
     network: Network,
-    number: usize,
+    host: HostId,
 }
 
 #[derive(Debug)]
 struct MemorySender {
     network: Network,
-    number: usize,
+    host: HostId,
 }
 
 impl AsyncUdpSocket for MemorySocket {
     fn create_sender(&self) -> Pin<Box<dyn UdpSender>> {
         Box::pin(MemorySender {
             network: self.network.clone(),
-            number: self.number,
+            host: self.host,
         })
     }
 
@@ -389,7 +211,7 @@ impl AsyncUdpSocket for MemorySocket {
         meta: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
         let mut state = self.network.lock();
-        let socket = &mut state.sockets[self.number];
+        let socket = state.socket(self.host);
         let mut count = 0;
         for (buffer, meta) in buffers.iter_mut().zip(meta) {
             let Some(datagram) = socket.inbox.pop_front() else {
@@ -402,7 +224,7 @@ impl AsyncUdpSocket for MemorySocket {
             meta.addr = datagram.from;
             meta.len = len;
             meta.stride = len;
-            meta.ecn = datagram.ecn;
+            meta.ecn = (datagram.ecn).and_then(|ecn| udp::EcnCodepoint::from_bits(ecn as u8));
             count += 1;
         }
         if count == 0 {
@@ -413,7 +235,7 @@ impl AsyncUdpSocket for MemorySocket {
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
-        Ok(self.network.lock().sockets[self.number].address)
+        Ok(self.network.lock().socket(self.host).address)
     }
 
     fn may_fragment(&self) -> bool {
@@ -429,21 +251,17 @@ impl UdpSender for MemorySender {
     ) -> Poll<io::Result<()>> {
         let now = self.network.0.clock.now();
         let mut state = self.network.lock();
+        let from = state.socket(self.host).address;
+        let ecn = (transmit.ecn).and_then(|ecn| EcnCodepoint::from_bits(ecn as u8));
         let segment = transmit.segment_size.unwrap_or(transmit.contents.len());
         // A datagram may be empty, a segment not.
-        if transmit.contents.is_empty() {
-            state.send(
-                now,
-                self.number,
-                None,
-                transmit.destination,
-                transmit.ecn,
-                Vec::new(),
-            );
-        }
-        for payload in transmit.contents.chunks(segment.max(1)) {
-            let (to, ecn) = (transmit.destination, transmit.ecn);
-            state.send(now, self.number, None, to, ecn, payload.to_vec());
+        let empty = transmit.contents.is_empty().then_some(&[][..]);
+        for payload in empty
+            .into_iter()
+            .chain(transmit.contents.chunks(segment.max(1)))
+        {
+            let datagram = Datagram::new(from, transmit.destination, payload).with_ecn(ecn);
+            state.send(now, self.host, datagram);
         }
         Poll::Ready(Ok(()))
     }

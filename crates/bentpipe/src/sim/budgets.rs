@@ -1,6 +1,5 @@
-//! `bentpipe sim budgets`: our controller against its goals.
+//! `bentpipe sim budgets`: the controllers against their goals.
 
-use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::Instant;
 
@@ -10,48 +9,26 @@ use bentpipe_cc::Choice;
 use crate::failure::Failure;
 
 pub fn budgets(seeds: u64, only: &str, out: &Path) -> Result<(), Failure> {
-    let mut controllers = vec![Choice::Satellite];
-    controllers.extend(Choice::REFERENCES);
+    const CONTROLLERS: [Choice; 4] = [
+        Choice::Satellite,
+        Choice::Bbr3,
+        Choice::Cubic,
+        Choice::NewReno,
+    ];
     if !(1..=1000).contains(&seeds) {
         return Err(Failure::Configuration(format!(
             "--seeds {seeds}: give 1 to 1000"
         )));
     }
     let rows: Vec<_> = (budget::Section::ALL.into_iter())
-        .flat_map(|section| {
-            budget::check(section, &controllers, seeds, only, Instant::now(), progress)
-        })
+        .flat_map(|section| budget::check(section, &CONTROLLERS, seeds, only, Instant::now()))
         .collect();
     if rows.is_empty() {
         return Err(Failure::Configuration(format!(
             "--only {only:?}: no workload has this in its name"
         )));
     }
-    let mut work = "";
-    let mut section = budget::Section::Goals;
-    for row in &rows {
-        if row.section != section {
-            section = row.section;
-            println!("\nOther paths, beside the other controllers\n");
-        }
-        if row.work != work {
-            work = row.work;
-            println!("{work}");
-        }
-        let bound = row
-            .bound_s
-            .map_or(String::new(), |bound| format!("{bound:.3} s"));
-        print!(
-            "  {:<36}{bound:>9}",
-            format!("{}, {}", row.figure, row.unit).trim_end_matches(", ")
-        );
-        for (controller, median) in &row.medians {
-            let value = median.map_or("-".into(), |median| format!("{median:.3}"));
-            print!("  {controller} {value:>6}");
-        }
-        let verdict = if row.kept { "ok" } else { "SHORT" };
-        println!("  limit {:<9} {verdict}", row.limit.to_string());
-    }
+    print(&rows, &CONTROLLERS);
     write_json(out, &rows)?;
     let short = rows.iter().filter(|row| !row.kept).count();
     println!(
@@ -66,12 +43,39 @@ pub fn budgets(seeds: u64, only: &str, out: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Shows how far it is, for people only.
-fn progress(done: usize, all: usize) {
-    let mut terminal = std::io::stderr();
-    if terminal.is_terminal() {
-        let end = if done == all { "\n" } else { "" };
-        // Progress that cannot be shown is no failure.
-        let _ = write!(terminal, "\r{done} of {all} runs{end}");
+/// The table for people: a heading over each section, a line for each figure.
+fn print(rows: &[budget::Row], controllers: &[Choice]) {
+    let names: String = controllers
+        .iter()
+        .map(|name| format!("  {:>9}", name.name()))
+        .collect();
+    let (mut section, mut work) = (None, "");
+    for row in rows {
+        if section != Some(row.section) {
+            if section.is_some() {
+                println!();
+            }
+            section = Some(row.section);
+            let (what, title) = ("workload and figure", row.section.title());
+            println!(
+                "{title}\n\n{what:<44}{:>9}{names}  {:<12} verdict",
+                "bound", "limit"
+            );
+        }
+        if row.work != work {
+            work = row.work;
+            println!("{work}");
+        }
+        let bound = row
+            .bound_s
+            .map_or(String::new(), |bound| format!("{bound:.3} s"));
+        let figure = format!("  {}, {}", row.figure, row.unit);
+        print!("{:<44}{bound:>9}", figure.trim_end_matches(", "));
+        for (_, median) in &row.medians {
+            let value = median.map_or("-".into(), |median| format!("{median:.3}"));
+            print!("  {value:>9}");
+        }
+        let verdict = if row.kept { "ok" } else { "SHORT" };
+        println!("  {:<12} {verdict}", row.limit.to_string());
     }
 }

@@ -4,7 +4,7 @@ mod budgets;
 
 use std::path::{Path, PathBuf};
 
-use bentpipe_campaign::{execute, points, write_json};
+use bentpipe_campaign::{execute, points, table, write_json};
 
 use crate::failure::{self, Failure};
 
@@ -48,13 +48,15 @@ pub fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
-/// Carries out a plan with all points of its sweep.
+/// Runs a plan with all points of its sweep.
 fn study(path: &Path, out: &Path) -> Result<(), Failure> {
     let beside = path.parent().unwrap_or(Path::new(""));
     let points =
         points(&failure::read(path)?, beside).map_err(|problem| Failure::file(path, problem))?;
     write_json(&out.join("resolved.json"), &points)?;
-    for line in execute::execute(&points, out)? {
+    let lines = execute::execute(&points, out)?;
+    println!("{}", table::heading());
+    for line in lines {
         println!("{}", line.text());
     }
     println!("{}", out.join("summary.json").display());

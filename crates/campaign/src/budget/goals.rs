@@ -1,14 +1,14 @@
-//! The goals of the project: what the satellite controller was made for and tuned on.
+//! Budgets that are goals of the project: what the satellite controller was made for and tuned on.
 
 use bentpipe_cc::Choice;
-use bentpipe_link::scenario::QueueLimit;
+use bentpipe_link::spec::QueueLimit;
 use bentpipe_units::{Bytes, Span};
 
 use super::plans::*;
 use super::{Budget, Goal, Limit, Seeds};
-use bentpipe_sim::plan::{FlowPlan, Transfer};
+use bentpipe_sim::quic::{FlowPlan, Transfer};
 
-const ISSUE: &str = "Project goal for virtual time; bounds: 2R + S h / C cold, R + S h / C warm";
+const GOAL: &str = "Project goal for virtual time; bounds: 2R + S h / C cold, R + S h / C warm";
 const RETRANSMISSION: &str = "Project goal; retransmission only, no redundancy";
 
 macro_rules! bounded {
@@ -44,7 +44,7 @@ macro_rules! figure {
 pub(super) static GOALS: &[Budget] = &[
     Budget {
         work: "10 MiB warm, no loss, queue 1 BDP",
-        source: ISSUE,
+        source: GOAL,
         seeds: Seeds::Fixed,
         plan: |cc, seed| warm(cc, seed, geo(0.0, geo_bdp()), MIB_10),
         goals: &[
@@ -54,7 +54,7 @@ pub(super) static GOALS: &[Budget] = &[
     },
     Budget {
         work: "10 MiB first ever, no loss, queue 1 BDP",
-        source: ISSUE,
+        source: GOAL,
         seeds: Seeds::Fixed,
         plan: |cc, seed| first(cc, seed, geo(0.0, geo_bdp()), MIB_10),
         goals: &[
@@ -64,7 +64,7 @@ pub(super) static GOALS: &[Budget] = &[
     },
     Budget {
         work: "10 MiB resumed (RFC 9959), no loss, queue 1 BDP",
-        source: ISSUE,
+        source: GOAL,
         seeds: Seeds::Fixed,
         plan: |cc, seed| {
             let mut before = FlowPlan::new(

@@ -1,4 +1,4 @@
-//! What the controllers must reach: named workloads, each with its physical bound,
+//! Budgets of the controllers: named workloads, each with its physical bound,
 //! the limit and where the limit is from.
 //!
 //! R is 600 ms, the rates 20/2 Mbit/s and the download 10 MiB unless the work says
@@ -12,12 +12,13 @@ use std::time::Instant;
 use bentpipe_cc::Choice;
 use serde::Serialize;
 
-use bentpipe_sim::plan::Plan;
-use bentpipe_sim::record::Records;
+use bentpipe_sim::{Plan, Records};
+
+use crate::progress::Progress;
 
 mod plans;
 mod goals;
-mod elsewhere;
+mod other_paths;
 
 /// A workload and what is asked of it.
 pub struct Budget {
@@ -62,17 +63,25 @@ pub enum Section {
     /// The project's goals, which the satellite controller was tuned on.
     Goals,
     /// Other paths, to see whether it holds there.
-    Elsewhere,
+    OtherPaths,
 }
 
 impl Section {
     /// Both, in the table's order.
-    pub const ALL: [Self; 2] = [Self::Goals, Self::Elsewhere];
+    pub const ALL: [Self; 2] = [Self::Goals, Self::OtherPaths];
+
+    /// Its heading in tables.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Goals => "Goals",
+            Self::OtherPaths => "Other paths, beside the other controllers",
+        }
+    }
 
     fn budgets(self) -> &'static [Budget] {
         match self {
             Self::Goals => goals::GOALS,
-            Self::Elsewhere => elsewhere::ELSEWHERE,
+            Self::OtherPaths => other_paths::OTHER_PATHS,
         }
     }
 }
@@ -90,7 +99,7 @@ pub struct Goal {
     pub limit: Limit,
 }
 
-/// Share of what CUBIC carries that is asked for elsewhere: it does so with a full queue.
+/// Share of what CUBIC carries that is asked for on other paths: it does so with a full queue.
 pub const BESIDE_CUBIC: f64 = 0.95;
 
 /// On which side of the limit it is good.
@@ -172,14 +181,13 @@ pub struct Row {
 }
 
 /// Runs the budgets of `section` whose work contains `filter` for each of `controllers` with `seeds`
-/// seeds, on all cores, and tells `progress` how many of how many runs are done.
+/// seeds, on all cores, and shows the progress.
 pub fn check(
     section: Section,
     controllers: &[Choice],
     seeds: u64,
     filter: &str,
     base: Instant,
-    progress: impl Fn(usize, usize) + Sync,
 ) -> Vec<Row> {
     let budgets: Vec<_> = section
         .budgets()
@@ -192,9 +200,8 @@ pub fn check(
             jobs.extend((1..=budget.seeds.of(seeds)).map(|seed| (index, place, *controller, seed)));
         }
     }
-    let values = Mutex::new(Vec::new());
+    let results = Mutex::new((Vec::new(), Progress::new(jobs.len())));
     let next = AtomicUsize::new(0);
-    let done = AtomicUsize::new(0);
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..workers {
@@ -203,18 +210,19 @@ pub fn check(
                     jobs.get(next.fetch_add(1, Ordering::Relaxed))
                 {
                     let budget = budgets[index];
-                    let records = bentpipe_sim::run(&(budget.plan)(controller, seed), base);
+                    let records = Records::of(&(budget.plan)(controller, seed), base);
                     let figures: Vec<_> = (budget.goals.iter())
                         .map(|goal| records.as_ref().map_or(f64::NAN, goal.measure))
                         .collect();
-                    let mut values = values.lock().unwrap_or_else(PoisonError::into_inner);
-                    values.push((index, place, seed, figures));
-                    progress(done.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());
+                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                    let (values, progress) = &mut *results;
+                    values.push((index, place, figures));
+                    progress.show(values.len());
                 }
             });
         }
     });
-    let values = values.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (values, _) = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut rows = Vec::new();
     for (index, budget) in budgets.iter().enumerate() {
         for (column, goal) in budget.goals.iter().enumerate() {
@@ -222,7 +230,7 @@ pub fn check(
                 .map(|(place, controller)| {
                     let figures = (values.iter())
                         .filter(|value| value.0 == index && value.1 == place)
-                        .map(|value| value.3[column]);
+                        .map(|value| value.2[column]);
                     (*controller, median(figures))
                 })
                 .collect();

@@ -1,15 +1,16 @@
 //! The links, transports and runs of the budgets, and the figures read off them.
 
 use bentpipe_cc::{Choice, Settings};
-use bentpipe_link::scenario::{DirectionSpec, QueueLimit};
+use bentpipe_link::spec::{Change, DirectionSpec, QueueLimit};
 use bentpipe_quic::ConnectionParameters;
 use bentpipe_units::{Bytes, OneWayDelay, Probability, Rate, Span};
 
-use bentpipe_sim::plan::{FlowPlan, LinkPlan, Move, Plan, Transfer, What};
-use bentpipe_sim::record::{Records, TransferRecord};
+use bentpipe_sim::quic::{FlowPlan, Transfer};
+use bentpipe_sim::record::TransferRecord;
+use bentpipe_sim::{LinkPlan, Move, Nodes, Plan, Records, Towards};
 
 /// Bytes at the IP level for a byte of payload.
-const HEADERS: f64 = bentpipe_link::bound::WIRE_PER_PAYLOAD;
+const HEADERS: f64 = 1500.0 / 1437.0;
 pub(super) const MIB_10: Bytes = Bytes::new(10 << 20);
 pub(super) const MB_2: Bytes = Bytes::new(2_000_000);
 /// More than any run can carry: a flow that never ends.
@@ -62,7 +63,7 @@ pub(super) fn plan(seed: u64, link: LinkPlan, flows: Vec<FlowPlan>, seconds: u64
     Plan {
         seed,
         links: vec![link],
-        flows,
+        nodes: Nodes::Quic(flows),
         until: Span::from_millis(seconds * 1000),
         sample_every: Span::from_millis(20),
     }
@@ -156,8 +157,8 @@ pub(super) const PAYLOAD_10: f64 = 10.0 / HEADERS;
 
 pub(super) fn bujari(controller: Choice, seed: u64) -> Plan {
     let queue = bdp(10_000_000, PATH_60);
-    let near = link(10_000_000, 10_000_000, PATH_60, 0.0, queue);
-    let far = link(10_000_000, 10_000_000, Span::from_millis(120), 0.0, queue);
+    let terrestrial = link(10_000_000, 10_000_000, PATH_60, 0.0, queue);
+    let leo = link(10_000_000, 10_000_000, Span::from_millis(120), 0.0, queue);
     let mut flow = FlowPlan::new(
         transport(controller, 10_000_000, PATH_60),
         vec![Transfer::now(ENDLESS)],
@@ -167,8 +168,8 @@ pub(super) fn bujari(controller: Choice, seed: u64) -> Plan {
         at: Span::from_millis(90_000),
         path: vec![1],
     }];
-    let mut plan = plan(seed, near, vec![flow], 180);
-    plan.links.push(far);
+    let mut plan = plan(seed, terrestrial, vec![flow], 180);
+    plan.links.push(leo);
     plan
 }
 
@@ -181,9 +182,14 @@ pub(super) fn recovery(records: &Records) -> f64 {
 }
 
 pub(super) fn fall(controller: Choice, seed: u64) -> Plan {
+    let change = Change {
+        rate: Some(rate(10_000_000)),
+        ..Change::default()
+    };
     let link = link(50_000_000, 5_000_000, GEO, 0.0, bdp(50_000_000, GEO)).change(
         Span::from_millis(5_000),
-        What::ForwardRate(rate(10_000_000)),
+        Towards::Terminal,
+        change,
     );
     let flow = FlowPlan::new(
         transport(controller, 50_000_000, GEO),
@@ -204,7 +210,7 @@ pub(super) fn queue_after_fall(records: &Records) -> f64 {
         .map_or(f64::NAN, |wait| wait / 0.6)
 }
 
-/// The third download begins at 600 s of the run and is in the dark from 602 s to 604 s.
+/// The third download begins at 600 s of the run and has an outage from 602 s to 604 s.
 pub(super) fn blackout(controller: Choice, seed: u64) -> Plan {
     let transfers = vec![
         Transfer::now(Bytes::new(40_000_000)),
@@ -212,22 +218,19 @@ pub(super) fn blackout(controller: Choice, seed: u64) -> Plan {
         Transfer::at(Span::from_millis(600_000), MIB_10),
     ];
     let flow = FlowPlan::new(transport(controller, 20_000_000, GEO), transfers);
-    let link = geo(0.0, geo_bdp()).change(
-        Span::from_millis(602_000),
-        What::Blackout(Span::from_millis(2_000)),
-    );
+    let link = geo(0.0, geo_bdp()).blackout(Span::from_millis(602_000), Span::from_millis(2_000));
     let mut plan = plan(seed, link, vec![flow], 900);
     plan.sample_every = Span::from_millis(1000);
     plan
 }
 
-/// Seconds that the third download took longer than the second, which saw the light.
+/// Seconds that the third download took longer than the second, which had none.
 pub(super) fn extra(records: &Records) -> f64 {
-    let [.., light, dark] = &records.transfers[..] else {
+    let [.., undisturbed, disturbed] = &records.transfers[..] else {
         return f64::INFINITY;
     };
-    match (light.seconds(), dark.seconds()) {
-        (Some(light), Some(dark)) => dark - light,
+    match (undisturbed.seconds(), disturbed.seconds()) {
+        (Some(undisturbed), Some(disturbed)) => disturbed - undisturbed,
         _ => f64::INFINITY,
     }
 }

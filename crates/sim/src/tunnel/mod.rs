@@ -1,10 +1,10 @@
 //! Terminals and gateways in virtual time: the code that the daemons run, with links,
 //! UDP sockets, applications and servers in memory.
 //!
-//! - [`plan`]: what to do
-//! - `exchange`: applications behind terminals, servers behind the gateway
-//! - [`run`](run()): all of it together
-//! - [`record`]: what came of it
+//! - [`plan`]: terminals, their gateway, and the connections of their applications
+//! - `application`, `server`: the two ends of such a connection; `content` is what they
+//!   send, `progress` how far they are
+//! - `run`: all of it together
 //!
 //! The same plan gives the same records. Connection IDs, keys of resets and tokens, and
 //! the endpoints' random numbers derive from the seed; TLS draws its keys and random
@@ -12,10 +12,12 @@
 //! differ, so that no packet's length or moment depends on them.
 
 pub mod plan;
-mod exchange;
+mod content;
+mod progress;
+mod application;
+mod server;
 mod run;
-pub mod record;
 
-pub use plan::{FlowPlan, Plan, TerminalPlan, TunnelPlanError, Work};
-pub use record::{Line, Verdict};
-pub use run::{endpoint, run};
+pub use plan::{FlowPlan, TerminalPlan, TunnelPlan, Work};
+pub use run::endpoint;
+pub(crate) use run::run;

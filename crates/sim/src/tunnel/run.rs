@@ -1,4 +1,4 @@
-//! The run: a gateway, terminals and their applications, from the first to the last.
+//! The run with a tunnel: a gateway, terminals and their applications, from the first to the last.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,14 +13,20 @@ use bentpipe_tunnel::target::Target;
 use bentpipe_tunnel::terminal::Terminal;
 use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::{Span, Time};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-
-use super::exchange::{Application, End, Progress, Servers, Shared, look};
-use super::plan::{FlowPlan, Plan, TunnelPlanError, Work};
-use super::record::{FlowRecord, Line, LinkRecord, Path, Sample, SessionRecord, Verdict};
-use crate::identity;
 use bentpipe_vnet::clock::{Clock, virtual_time};
 use bentpipe_vnet::network::{MemorySocket, Network};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use super::application::Application;
+use super::plan::{FlowPlan, TunnelPlan, Work};
+use super::progress::{End, Progress, Shared, lock};
+use super::server::Servers;
+use crate::identity;
+use crate::plan::Plan;
+use crate::record::{
+    FlowRecord, LinkRecord, Path, Record, SampleRecord, SessionRecord, TunnelFlow, TunnelSample,
+    TunnelVerdict, WorkKind,
+};
 
 /// Where the gateway is.
 const GATEWAY: SocketAddr =
@@ -33,16 +39,14 @@ const SERVER: SocketAddr =
 /// does: the machine's messages about it have to settle first.
 const NOTICED: Span = Span::from_millis(50);
 
-/// Carries out `plan`; `record` is given each line when it is known. The same plan gives
-/// the same lines.
-pub fn run(plan: &Plan, record: &mut dyn FnMut(&Line)) -> Result<(), TunnelPlanError> {
-    plan.check()?;
-    virtual_time(plan.granularity, |clock| async move {
-        let mut run = Run::new(plan, &clock);
+/// Runs `tunnel` over the links of `plan`, both of which have been checked; `record` is
+/// given each record when it is known.
+pub(crate) fn run(plan: &Plan, tunnel: &TunnelPlan, record: &mut dyn FnMut(Record)) {
+    virtual_time(tunnel.granularity, |clock| async move {
+        let mut run = Run::new(plan, tunnel, &clock);
         run.watch(record).await;
         run.end(record);
     });
-    Ok(())
 }
 
 /// An endpoint for `number` (0 is the gateway) that draws nothing: connection IDs, keys
@@ -115,6 +119,7 @@ struct Sessions {
 
 struct Run<'a> {
     plan: &'a Plan,
+    tunnel: &'a TunnelPlan,
     clock: Clock,
     network: Network,
     gateway: Arc<Gateway<Servers>>,
@@ -127,11 +132,11 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(plan: &'a Plan, clock: &Clock) -> Self {
-        let network = Network::new(clock, &plan.links, plan.seed, plan.segments);
+    fn new(plan: &'a Plan, tunnel: &'a TunnelPlan, clock: &Clock) -> Self {
+        let network = Network::new(clock, &plan.links, plan.seed, tunnel.segments);
         let gateway_identity = identity_of(plan.seed, 0);
         let identities: Vec<_> = (1..)
-            .zip(&plan.terminals)
+            .zip(&tunnel.terminals)
             .map(|(number, _)| Arc::new(identity_of(plan.seed, number)))
             .collect();
         let keys: Vec<_> = identities
@@ -140,11 +145,11 @@ impl<'a> Run<'a> {
             .collect();
         let registry = Arc::new(Terminals(keys.iter().copied().collect()));
         let mut flows = Vec::new();
-        for (index, terminal) in plan.terminals.iter().enumerate() {
+        for (index, terminal) in tunnel.terminals.iter().enumerate() {
             let mine = terminal.flows.iter().enumerate();
             flows.extend(mine.map(|(number, flow)| (index, number, *flow, Shared::default())));
         }
-        let server = server_config(&gateway_identity, registry.clone(), &plan.gateway);
+        let server = server_config(&gateway_identity, registry.clone(), &tunnel.gateway);
         let server = without_secrets(server);
         let gateway = Gateway::new(
             endpoint(
@@ -157,11 +162,11 @@ impl<'a> Run<'a> {
             Parts {
                 server,
                 registry,
-                transport: seeded(&plan.gateway, plan.seed, 0),
+                transport: seeded(&tunnel.gateway, plan.seed, 0),
                 egress: Egress::default(),
                 dialler: Servers {
                     clock: clock.clone(),
-                    ground_rtt: plan.ground_rtt,
+                    ground_rtt: tunnel.ground_rtt,
                     flows: flows
                         .iter()
                         .map(|(.., progress)| progress.clone())
@@ -176,6 +181,7 @@ impl<'a> Run<'a> {
         let (tell, ended) = unbounded_channel();
         let mut run = Self {
             plan,
+            tunnel,
             clock: clock.clone(),
             network,
             gateway,
@@ -188,7 +194,6 @@ impl<'a> Run<'a> {
         for (index, identity) in identities.into_iter().enumerate() {
             run.start_terminal(index, identity, gateway_identity.fingerprint(), &tell);
         }
-        run.schedule_changes();
         run
     }
 
@@ -199,7 +204,7 @@ impl<'a> Run<'a> {
         gateway_key: Fingerprint,
         tell: &UnboundedSender<usize>,
     ) {
-        let plan = &self.plan.terminals[index];
+        let plan = &self.tunnel.terminals[index];
         let clock = self.clock.clone();
         let socket = self.network.terminal(address(index, 0), &plan.path);
         let endpoint = endpoint(&clock, socket, (self.plan.seed, index as u64 + 1), None)
@@ -252,29 +257,17 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn schedule_changes(&self) {
-        for (link, plan) in self.plan.links.iter().enumerate() {
-            for change in plan.changes.iter().copied() {
-                let (clock, network) = (self.clock.clone(), self.network.clone());
-                tokio::spawn(async move {
-                    clock.sleep_until(Time::ZERO + change.at).await;
-                    network.change(link, change.what);
-                });
-            }
-        }
-    }
-
     /// Until all flows have ended, or the time is over.
-    async fn watch(&mut self, record: &mut dyn FnMut(&Line)) {
+    async fn watch(&mut self, record: &mut dyn FnMut(Record)) {
         let end = Time::ZERO + self.plan.until;
-        let mut look_at = Time::ZERO + self.plan.sample_every;
+        let mut sample_at = Time::ZERO + self.plan.sample_every;
         while !self.open.is_empty() {
-            let wake = look_at.min(end);
+            let wake = sample_at.min(end);
             tokio::select! {
                 biased;
                 Some(flow) = self.ended.recv() => {
                     self.open.remove(&flow);
-                    record(&Line::Flow(self.flow(flow)));
+                    record(Record::Flow(self.flow(flow)));
                     continue;
                 }
                 () = self.clock.sleep_until(wake) => {}
@@ -283,45 +276,40 @@ impl<'a> Run<'a> {
                 return;
             }
             for terminal in 0..self.keys.len() {
-                record(&Line::Sample(self.sample(terminal)));
+                record(Record::Sample(self.sample(terminal)));
             }
-            look_at = look_at + self.plan.sample_every;
+            sample_at = sample_at + self.plan.sample_every;
         }
     }
 
     /// What is known only at the end.
-    fn end(&self, record: &mut dyn FnMut(&Line)) {
+    fn end(&self, record: &mut dyn FnMut(Record)) {
         for &flow in &self.open {
-            record(&Line::Flow(self.flow(flow)));
+            record(Record::Flow(self.flow(flow)));
         }
         for (terminal, sessions) in self.sessions.iter().enumerate() {
             let sessions = *sessions.lock().unwrap_or_else(PoisonError::into_inner);
-            record(&Line::Session(SessionRecord {
+            record(Record::Session(SessionRecord {
                 terminal,
                 up_ns: sessions.first.map(Time::as_nanos),
                 sessions: sessions.count,
                 session: self.path(terminal),
             }));
         }
-        for (edge, (packets, blacked_out)) in self.network.counters().into_iter().enumerate() {
-            record(&Line::Link(LinkRecord {
-                link: edge / 2,
-                direction: ["forward", "return"][edge % 2],
-                packets,
-                blacked_out,
-            }));
+        for direction in self.network.counters() {
+            record(Record::Link(LinkRecord::new(direction)));
         }
     }
 
     fn flow(&self, number: usize) -> FlowRecord {
         let (terminal, flow, plan, progress) = &self.flows[number];
-        let progress = look(progress);
+        let progress = lock(progress);
         let nanos = |at: Option<Time>| at.map(Time::as_nanos);
         let (work, bytes, arrived) = match plan.work {
-            Work::Download(bytes) => ("download", bytes, progress.received),
-            Work::Upload(bytes) => ("upload", bytes, progress.uploaded),
+            Work::Download(bytes) => (WorkKind::Download, bytes, progress.received),
+            Work::Upload(bytes) => (WorkKind::Upload, bytes, progress.uploaded),
         };
-        FlowRecord {
+        FlowRecord::Tunnel(TunnelFlow {
             terminal: *terminal,
             flow: *flow,
             work,
@@ -332,11 +320,11 @@ impl<'a> Run<'a> {
             first_byte_ns: nanos(progress.first_byte),
             done_ns: nanos(progress.done),
             verdict: verdict(&progress, plan.start >= self.plan.until),
-        }
+        })
     }
 
-    fn sample(&self, terminal: usize) -> Sample {
-        let mut sample = Sample {
+    fn sample(&self, terminal: usize) -> SampleRecord {
+        let mut sample = TunnelSample {
             at_ns: self.clock.now().as_nanos(),
             terminal,
             received: 0,
@@ -344,11 +332,11 @@ impl<'a> Run<'a> {
             session: self.path(terminal),
         };
         for (.., progress) in self.flows.iter().filter(|flow| flow.0 == terminal) {
-            let progress = look(progress);
+            let progress = lock(progress);
             sample.received += progress.received;
             sample.uploaded += progress.uploaded;
         }
-        sample
+        SampleRecord::Tunnel(sample)
     }
 
     fn path(&self, terminal: usize) -> Option<Path> {
@@ -362,15 +350,15 @@ impl<'a> Run<'a> {
     }
 }
 
-fn verdict(progress: &Progress, late: bool) -> Verdict {
+fn verdict(progress: &Progress, late: bool) -> TunnelVerdict {
     match progress.end {
-        Some(End::Closed) if progress.wrong => Verdict::WrongContent,
-        Some(End::Closed) => Verdict::Ok,
-        Some(End::Reset) => Verdict::Reset,
+        Some(End::Closed) if progress.wrong => TunnelVerdict::WrongContent,
+        Some(End::Closed) => TunnelVerdict::Ok,
+        Some(End::Reset) => TunnelVerdict::Reset,
         // It has all that it wanted; only the connection's end was still on its way.
-        None if progress.done.is_some() && !progress.wrong => Verdict::Ok,
-        None if late => Verdict::NotBegun,
-        None => Verdict::TimedOut,
+        None if progress.done.is_some() && !progress.wrong => TunnelVerdict::Ok,
+        None if late => TunnelVerdict::NotBegun,
+        None => TunnelVerdict::TimedOut,
     }
 }
 

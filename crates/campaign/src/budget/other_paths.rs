@@ -1,5 +1,5 @@
-//! Paths beside those of the goals, on some of which the satellite controller was mended later. Physics gives no limit here
-//! beyond the capacity; what is asked is not to be much worse than the best of the
+//! Budgets on paths beside those of the goals, on some of which the satellite controller was
+//! mended later. Physics gives no limit here beyond the capacity; what is asked is not to be much worse than the best of the
 //! others, and to carry 0.95 at least of what CUBIC does with its full queue.
 
 use bentpipe_cc::Choice;
@@ -8,11 +8,11 @@ use bentpipe_units::Span;
 
 use super::plans::*;
 use super::{Budget, Goal, Limit, Seeds};
-use bentpipe_sim::plan::{FlowPlan, LinkPlan, Plan, Transfer};
-use bentpipe_sim::record::Records;
+use bentpipe_sim::quic::{FlowPlan, Transfer};
+use bentpipe_sim::{LinkPlan, Nodes, Plan, Records};
 
 /// Share of the best of the others that must be reached.
-const NEAR: Limit = Limit::OfTheBest(0.8);
+const SHARE_OF_BEST: Limit = Limit::OfTheBest(0.8);
 const SOURCE: &str = "0.8 of the best of the others, and 0.95 of CUBIC with its full queue";
 
 /// GEO as in the goals, queues of one bandwidth-delay product.
@@ -33,7 +33,7 @@ fn many(
     forward: &str,
     back: &str,
 ) -> Plan {
-    let text = format!("name = \"elsewhere\"\nforward = {{ {forward} }}\nreturn = {{ {back} }}");
+    let text = format!("name = \"path\"\nforward = {{ {forward} }}\nreturn = {{ {back} }}");
     let scenario = Scenario::parse(&text).expect("a scenario of this file");
     let bits = scenario.forward.rate.ceiling().bits_per_second();
     let rtt = scenario.satellite_rtt();
@@ -79,7 +79,7 @@ macro_rules! used {
                     unit: "of capacity",
                     bound: no_bound,
                     measure: |records| received(records, $seconds as f64 - 0.1) / payload($mbit),
-                    limit: NEAR,
+                    limit: SHARE_OF_BEST,
                 },
                 Goal {
                     figure: "mean queue",
@@ -139,7 +139,7 @@ macro_rules! beside {
 }
 
 /// The paths.
-pub(super) static ELSEWHERE: &[Budget] = &[
+pub(super) static OTHER_PATHS: &[Budget] = &[
     used!(
         "RTT 30 ms",
         Seeds::Fixed,
@@ -281,25 +281,27 @@ pub(super) static ELSEWHERE: &[Budget] = &[
         |cc, seed| many(4, cc, seed, 120, GEO_FORWARD, GEO_RETURN),
         60.0,
         119.9,
-        NEAR
+        SHARE_OF_BEST
     ),
     fair!(
         "eight alike, GEO",
         |cc, seed| many(8, cc, seed, 120, GEO_FORWARD, GEO_RETURN),
         60.0,
         119.9,
-        NEAR
+        SHARE_OF_BEST
     ),
     fair!(
         "one that comes 40 s later, GEO",
         |cc, seed| {
-            let mut late = many(2, cc, seed, 120, GEO_FORWARD, GEO_RETURN);
-            late.flows[1].start = Span::from_millis(40_000);
-            late
+            let mut plan = many(2, cc, seed, 120, GEO_FORWARD, GEO_RETURN);
+            if let Nodes::Quic(flows) = &mut plan.nodes {
+                flows[1].start = Span::from_millis(40_000);
+            }
+            plan
         },
         70.0,
         119.9,
-        NEAR
+        SHARE_OF_BEST
     ),
     beside!(
         "beside BBRv3, queue 1 BDP, 120 s",

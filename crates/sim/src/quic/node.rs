@@ -1,6 +1,6 @@
 //! One end of a connection, and the program behind it.
 //!
-//! The programs are the simplest that move data: the terminal asks for a number of
+//! The programs are the simplest that move data: the terminal requests a number of
 //! bytes on a stream of its own, the gateway answers with so many and ends the stream.
 
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ pub(crate) struct Node {
 
 /// What the end is for.
 pub(crate) enum Program {
-    /// Asks and receives.
+    /// Requests and receives.
     Terminal {
         connected: bool,
         stream: Option<StreamId>,
@@ -101,8 +101,8 @@ impl Node {
         }
     }
 
-    /// The terminal asks for `bytes`.
-    pub(crate) fn ask(&mut self, bytes: u64) {
+    /// The terminal requests `bytes`.
+    pub(crate) fn request(&mut self, bytes: u64) {
         let Some((_, connection)) = &mut self.connection else {
             return;
         };
@@ -280,7 +280,7 @@ fn send(connection: &mut Connection, stream: StreamId, left: &mut u64, block: &B
             _ => return,
         }
     }
-    // The peer never stops a stream; a connection that is gone is told elsewhere.
+    // The peer never stops a stream; a connection that is gone has its own event.
     drop(connection.send_stream(stream).finish());
 }
 

@@ -1,4 +1,4 @@
-//! The clock, and the loop.
+//! The clock of a run with QUIC connections alone, and its loop.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,65 +7,66 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bentpipe_cc::PathMemory;
-use bentpipe_link::{Packet, Seeds};
-use bentpipe_units::{Span, Time};
-use bentpipe_vnet::network::IP_UDP;
+use bentpipe_link::Packet;
+use bentpipe_units::Time;
+use bentpipe_vnet::graph::{Datagram, Graph, HostId};
 use bentpipe_vnet::timer;
-use bytes::BytesMut;
 use noq_proto::{ClientConfig, NoneTokenLog, PathId, ServerConfig, ValidationTokenConfig, VarInt};
 
+use super::node::{Node, Program};
+use super::plan::{FlowPlan, Transfer};
 use crate::identity;
-use crate::network::{Datagram, Edge};
-use crate::node::{Node, Program};
-use crate::plan::{Plan, PlanError, Transfer, What};
-use crate::record::{FlowRecord, FlowSample, LinkRecord, Records, TransferRecord, Verdict};
+use crate::plan::Plan;
+use crate::record::{
+    FlowRecord, LinkRecord, QuicFlow, QuicSample, QuicVerdict, Record, SampleRecord, TransferRecord,
+};
 
-/// Carries out `plan`. `base` is any [`Instant`]; the QUIC library wants some, and only
-/// differences to it matter.
-pub fn run(plan: &Plan, base: Instant) -> Result<Records, PlanError> {
-    plan.check()?;
-    let mut world = World::new(plan, base);
+/// Runs `flows` over the links of `plan`, which has been checked.
+pub(crate) fn run(plan: &Plan, flows: &[FlowPlan], base: Instant, record: &mut dyn FnMut(Record)) {
+    let mut world = World::new(plan, flows, base);
     world.begin();
-    world.go();
-    Ok(world.finish())
+    world.run_to_end();
+    world.finish(record);
 }
 
 /// Who wakes up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Wake {
-    /// A change of a link.
-    Change { link: usize, change: usize },
-    /// A change of a flow's way.
+    /// A change of a flow's path.
     Move { flow: usize, index: usize },
-    /// A direction of a link.
-    Edge(usize),
+    /// The links.
+    Network,
     /// A node: twice the flow's number, plus one for the terminal.
     Node(usize),
     /// A flow's next transfer.
-    Ask(usize),
-    /// Look at the flows.
+    Request(usize),
+    /// A sample of each flow.
     Sample,
 }
 
 struct World<'a> {
     plan: &'a Plan,
+    flow_plans: &'a [FlowPlan],
     base: Instant,
     now: Time,
     queue: BinaryHeap<Reverse<(Time, u64, Wake)>>,
     order: u64,
-    edges: Vec<Edge>,
-    edge_at: Vec<Option<Time>>,
+    /// Its hosts have the nodes' numbers.
+    graph: Graph,
+    network_at: Option<Time>,
+    hosts: Vec<HostId>,
     nodes: Vec<Node>,
     node_at: Vec<Option<Time>>,
     flows: Vec<Flow>,
-    records: Records,
+    transfers: Vec<TransferRecord>,
+    samples: Vec<QuicSample>,
 }
 
 /// A flow's state outside its connection.
+#[derive(Default)]
 struct Flow {
-    path: Vec<usize>,
     transfer: usize,
-    asked: bool,
+    requested: bool,
     connected: bool,
     received: u64,
     /// UDP payload that has reached the terminal.
@@ -83,22 +84,18 @@ const GATEWAY: usize = 0;
 const TERMINAL: usize = 1;
 
 impl<'a> World<'a> {
-    fn new(plan: &'a Plan, base: Instant) -> Self {
-        let mut edges = Vec::new();
-        for (number, link) in (0..).zip(&plan.links) {
-            let seeds = Seeds::of_link(plan.seed, number);
-            edges.push(Edge::new(&link.forward, seeds.forward));
-            edges.push(Edge::new(&link.r#return, seeds.r#return));
-        }
+    fn new(plan: &'a Plan, flow_plans: &'a [FlowPlan], base: Instant) -> Self {
+        let mut graph = Graph::new(&plan.links, plan.seed);
+        let mut hosts = Vec::new();
         let client_tls = identity::client_tls();
         let server_tls = identity::server_tls();
-        let memories = plan.flows.iter().filter_map(|flow| flow.memory).max();
+        let memories = flow_plans.iter().filter_map(|flow| flow.memory).max();
         let memories: Vec<_> = (0..=memories.unwrap_or(0))
             .map(|_| PathMemory::default())
             .collect();
         let mut nodes = Vec::new();
-        let mut flows = Vec::new();
-        for (index, flow) in plan.flows.iter().enumerate() {
+        let mut clients = Vec::new();
+        for (index, flow) in flow_plans.iter().enumerate() {
             let memory = flow
                 .memory
                 .map_or_else(PathMemory::default, |at| memories[at].clone());
@@ -128,37 +125,37 @@ impl<'a> World<'a> {
             let mut client = ClientConfig::new(client_tls.clone());
             client.transport_config(config);
             client.initial_dst_cid_provider(Arc::new(move || identity::first_id(number)));
-            flows.push((Flow::new(flow.path.clone()), client));
+            hosts.push(graph.gateway(gateway_address(index)));
+            hosts.push(graph.terminal(terminal_address(index, 0), &flow.path));
+            clients.push(client);
         }
         let mut world = Self {
             plan,
+            flow_plans,
             base,
             now: Time::ZERO,
             queue: BinaryHeap::new(),
             order: 0,
-            edge_at: vec![None; edges.len()],
-            edges,
+            graph,
+            network_at: None,
+            hosts,
             node_at: vec![None; nodes.len()],
             nodes,
             flows: Vec::new(),
-            records: Records::default(),
+            transfers: Vec::new(),
+            samples: Vec::new(),
         };
         // The library begins a connection's timers when it is made: make it at its start.
-        for (index, (flow, client)) in flows.into_iter().enumerate() {
-            let at = world.instant(Time::ZERO + plan.flows[index].start);
+        for (index, client) in clients.into_iter().enumerate() {
+            let at = world.instant(Time::ZERO + flow_plans[index].start);
             world.nodes[2 * index + TERMINAL].connect(at, client, gateway_address(index));
-            world.flows.push(flow);
+            world.flows.push(Flow::default());
         }
         world
     }
 
     fn begin(&mut self) {
-        for (link, plan) in self.plan.links.iter().enumerate() {
-            for (change, what) in plan.changes.iter().enumerate() {
-                self.wake(Time::ZERO + what.at, Wake::Change { link, change });
-            }
-        }
-        for (flow, plan) in self.plan.flows.iter().enumerate() {
+        for (flow, plan) in self.flow_plans.iter().enumerate() {
             for (index, to) in plan.moves.iter().enumerate() {
                 self.wake(Time::ZERO + to.at, Wake::Move { flow, index });
             }
@@ -169,7 +166,7 @@ impl<'a> World<'a> {
         self.wake(Time::ZERO + self.plan.sample_every, Wake::Sample);
     }
 
-    fn go(&mut self) {
+    fn run_to_end(&mut self) {
         let end = Time::ZERO + self.plan.until;
         while let Some(Reverse((at, _, wake))) = self.queue.pop() {
             if at > end || self.flows.iter().all(|flow| flow.finished) {
@@ -177,12 +174,11 @@ impl<'a> World<'a> {
             }
             self.now = self.now.max(at);
             match wake {
-                Wake::Change { link, change } => self.change(link, change),
                 Wake::Move { flow, index } => self.r#move(flow, index),
-                Wake::Edge(edge) => {
-                    if self.edge_at[edge] == Some(at) {
-                        self.edge_at[edge] = None;
-                        self.leave(edge);
+                Wake::Network => {
+                    if self.network_at == Some(at) {
+                        self.network_at = None;
+                        self.receive();
                     }
                 }
                 Wake::Node(node) => {
@@ -191,37 +187,35 @@ impl<'a> World<'a> {
                         self.drive(node);
                     }
                 }
-                Wake::Ask(flow) => self.ask(flow),
+                Wake::Request(flow) => self.request(flow),
                 Wake::Sample => self.sample(),
             }
         }
     }
 
-    fn finish(mut self) -> Records {
+    fn finish(mut self, record: &mut dyn FnMut(Record)) {
+        let mut flows = Vec::new();
         for (index, flow) in self.flows.iter().enumerate() {
-            if flow.asked {
-                let last = latest(&mut self.records.transfers, index);
+            if flow.requested {
+                let last = latest(&mut self.transfers, index);
                 last.sent_ip_bytes = flow.forward_ip_bytes - flow.sent_before;
             }
             let broken = [GATEWAY, TERMINAL]
                 .into_iter()
                 .find_map(|side| self.nodes[2 * index + side].broken.clone());
             let verdict = match broken {
-                _ if flow.finished => Verdict::Ok,
-                Some(why) => Verdict::Broken(why),
-                None => Verdict::TimedOut,
+                _ if flow.finished => QuicVerdict::Ok,
+                Some(why) => QuicVerdict::Broken(why),
+                None => QuicVerdict::TimedOut,
             };
             let stats = self.nodes[2 * index + GATEWAY]
                 .connection
                 .as_mut()
                 .map(|(_, connection)| connection.stats());
-            self.records.flows.push(FlowRecord {
+            let settings = &self.flow_plans[index].transport.settings;
+            flows.push(QuicFlow {
                 flow: index,
-                controller: self.plan.flows[index]
-                    .transport
-                    .settings
-                    .controller
-                    .to_string(),
+                controller: settings.controller.to_string(),
                 verdict,
                 sent: stats.as_ref().map_or(0, |stats| stats.udp_tx.datagrams),
                 lost: stats.as_ref().map_or(0, |stats| stats.lost_packets),
@@ -229,15 +223,14 @@ impl<'a> World<'a> {
                 forward_ip_bytes: flow.forward_ip_bytes,
             });
         }
-        for (index, edge) in self.edges.iter().enumerate() {
-            self.records.links.push(LinkRecord {
-                link: index / 2,
-                direction: ["forward", "return"][index % 2],
-                packets: *edge.direction.counters(),
-                blacked_out: edge.blacked_out,
-            });
-        }
-        self.records
+        let samples = self.samples.into_iter().map(SampleRecord::Quic);
+        let flows = flows.into_iter().map(FlowRecord::Quic);
+        let links = self.graph.counters().map(LinkRecord::new);
+        (self.transfers.into_iter().map(Record::Transfer))
+            .chain(samples.map(Record::Sample))
+            .chain(flows.map(Record::Flow))
+            .chain(links.map(Record::Link))
+            .for_each(record);
     }
 
     fn wake(&mut self, at: Time, who: Wake) {
@@ -254,56 +247,34 @@ impl<'a> World<'a> {
         Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    fn change(&mut self, link: usize, change: usize) {
-        let [forward, r#return] = [2 * link, 2 * link + 1];
-        match self.plan.links[link].changes[change].what {
-            What::ForwardRate(rate) => self.set_rate(forward, rate),
-            What::ReturnRate(rate) => self.set_rate(r#return, rate),
-            What::Blackout(span) => {
-                for edge in [forward, r#return] {
-                    let edge = &mut self.edges[edge];
-                    edge.dark_until = edge.dark_until.max(self.now + span);
-                }
-            }
-        }
-    }
-
-    fn set_rate(&mut self, edge: usize, rate: bentpipe_units::Rate) {
-        let change = bentpipe_link::scenario::Change {
-            rate: Some(rate),
-            ..Default::default()
-        };
-        self.edges[edge].direction.apply(self.now, &change);
-        self.edges[edge].rate = rate;
-        self.schedule_edge(edge);
-    }
-
     /// The terminal's address changes; it tells so by the next packet, which it sends
     /// at once (RFC 9000, section 9).
     fn r#move(&mut self, flow: usize, index: usize) {
-        self.flows[flow]
-            .path
-            .clone_from(&self.plan.flows[flow].moves[index].path);
         let node = 2 * flow + TERMINAL;
-        self.nodes[node].address = terminal_address(flow, index + 1);
+        let (host, address) = (self.hosts[node], terminal_address(flow, index + 1));
+        // The old address stays for what is on its way to it.
+        self.graph.add_address(host, address);
+        let path = &self.flow_plans[flow].moves[index].path;
+        self.graph.reroute(host, path);
+        self.nodes[node].address = address;
         if let Some((_, connection)) = &mut self.nodes[node].connection {
             connection.ping();
         }
         self.drive(node);
     }
 
-    fn ask(&mut self, index: usize) {
-        let plan = &self.plan.flows[index];
+    fn request(&mut self, index: usize) {
+        let plan = &self.flow_plans[index];
         let flow = &mut self.flows[index];
         let bytes = plan.transfers[flow.transfer].bytes.as_u64();
-        flow.asked = true;
+        flow.requested = true;
         let begun =
             if flow.transfer == 0 && plan.transfers[0] == Transfer::now(plan.transfers[0].bytes) {
                 Time::ZERO + plan.start
             } else {
                 self.now
             };
-        self.records.transfers.push(TransferRecord {
+        self.transfers.push(TransferRecord {
             flow: index,
             transfer: flow.transfer,
             bytes,
@@ -315,7 +286,7 @@ impl<'a> World<'a> {
             sent_ip_bytes: 0,
         });
         flow.sent_before = flow.forward_ip_bytes;
-        self.nodes[2 * index + TERMINAL].ask(bytes);
+        self.nodes[2 * index + TERMINAL].request(bytes);
         self.drive(2 * index + TERMINAL);
     }
 
@@ -331,44 +302,29 @@ impl<'a> World<'a> {
             };
             // Segmentation is undone before the link: each datagram is a packet.
             let segment = transmit.segment_size.unwrap_or(bytes.len()).max(1);
-            let datagrams: Vec<_> = bytes.chunks(segment).map(BytesMut::from).collect();
-            for payload in datagrams {
+            let datagrams: Vec<_> = bytes
+                .chunks(segment)
+                .map(|payload| Datagram::new(from, transmit.destination, payload))
+                .collect();
+            for datagram in datagrams {
                 let flow = &mut self.flows[index];
-                let ip = (payload.len() + IP_UDP) as u64;
-                let side = if node % 2 == GATEWAY {
+                let ip = datagram.ip_len() as u64;
+                if node % 2 == GATEWAY {
                     flow.forward_ip_bytes += ip;
-                    0
                 } else {
                     flow.return_ip_bytes += ip;
-                    1
-                };
-                let edges = flow.path.iter().map(|link| 2 * link + side);
-                // The next one last: forward packets meet the links in the path's order.
-                let mut route: Vec<_> = if side == 0 {
-                    edges.rev().collect()
-                } else {
-                    edges.collect()
-                };
-                let first = route.pop().expect("a checked plan has no empty path");
-                let datagram = Datagram {
-                    flow: index,
-                    from,
-                    ecn: transmit.ecn,
-                    payload,
-                    route,
-                    entered: self.now,
-                    waited: Span::ZERO,
-                };
-                self.edges[first].enter(self.now, datagram);
-                self.schedule_edge(first);
+                }
+                let datagram = datagram.with_ecn(transmit.ecn);
+                self.graph.handle_send(self.now, self.hosts[node], datagram);
             }
         }
-        self.note(index);
+        self.schedule_network();
+        self.record(index);
         self.schedule_node(node);
     }
 
-    /// Writes down what the terminal's program has got, and goes on to the next transfer.
-    fn note(&mut self, index: usize) {
+    /// Records what the terminal's program has received, and goes on to the next transfer.
+    fn record(&mut self, index: usize) {
         let now = self.now.as_nanos();
         let Program::Terminal {
             connected,
@@ -380,15 +336,15 @@ impl<'a> World<'a> {
         else {
             return;
         };
-        let plan = &self.plan.flows[index];
+        let plan = &self.flow_plans[index];
         let flow = &mut self.flows[index];
         let mut next = None;
         if connected && !flow.connected {
             flow.connected = true;
             next = Some(plan.transfers.first());
         }
-        if flow.asked {
-            let at = latest(&mut self.records.transfers, index);
+        if flow.requested {
+            let at = latest(&mut self.transfers, index);
             flow.received += received - at.received;
             at.received = received;
             if first_byte && at.first_byte_ns.is_none() {
@@ -397,7 +353,7 @@ impl<'a> World<'a> {
             if done {
                 at.done_ns = Some(now);
                 at.sent_ip_bytes = flow.forward_ip_bytes - flow.sent_before;
-                flow.asked = false;
+                flow.requested = false;
                 flow.transfer += 1;
                 next = Some(plan.transfers.get(flow.transfer));
             }
@@ -405,26 +361,20 @@ impl<'a> World<'a> {
         match next {
             Some(Some(transfer)) => {
                 let at = (self.now + transfer.pause).max(Time::ZERO + transfer.not_before);
-                self.wake(at, Wake::Ask(index));
+                self.wake(at, Wake::Request(index));
             }
             Some(None) => flow.finished = true,
             None => {}
         }
     }
 
-    /// Takes what has come out of an edge to the next one, or to its node.
-    fn leave(&mut self, edge: usize) {
-        while let Some(mut datagram) = self.edges[edge].leave(self.now) {
-            if let Some(next) = datagram.route.pop() {
-                self.edges[next].enter(self.now, datagram);
-                self.schedule_edge(next);
-                continue;
-            }
-            let forward = edge.is_multiple_of(2);
-            let node = 2 * datagram.flow + if forward { TERMINAL } else { GATEWAY };
-            if forward {
-                let waited = datagram.waited.as_nanos();
-                let flow = &mut self.flows[datagram.flow];
+    /// Takes what has arrived to its node.
+    fn receive(&mut self) {
+        while let Some((host, datagram)) = self.graph.poll_arrival(self.now) {
+            let node = host.index();
+            if node % 2 == TERMINAL {
+                let waited = datagram.queued.as_nanos();
+                let flow = &mut self.flows[node / 2];
                 flow.arrived_udp_bytes += datagram.payload.len() as u64;
                 let (sum, count, most) = &mut flow.waited;
                 *sum += waited;
@@ -432,20 +382,18 @@ impl<'a> World<'a> {
                 *most = (*most).max(waited);
             }
             let now = self.instant(self.now);
-            debug_assert!(datagram.ip_len() > IP_UDP);
             self.nodes[node].handle_datagram(now, datagram.from, datagram.ecn, datagram.payload);
             self.drive(node);
         }
-        self.schedule_edge(edge);
+        self.schedule_network();
     }
 
-    fn schedule_edge(&mut self, edge: usize) {
-        let Some(at) = self.edges[edge].direction.poll_timeout() else {
-            return;
-        };
-        if self.edge_at[edge].is_none_or(|set| at < set) {
-            self.edge_at[edge] = Some(at);
-            self.wake(at, Wake::Edge(edge));
+    fn schedule_network(&mut self) {
+        if let Some(at) = self.graph.poll_timeout()
+            && self.network_at.is_none_or(|set| at < set)
+        {
+            self.network_at = Some(at);
+            self.wake(at, Wake::Network);
         }
     }
 
@@ -453,7 +401,7 @@ impl<'a> World<'a> {
         let Some(at) = self.nodes[node].poll_timeout() else {
             return;
         };
-        let granularity = self.plan.flows[node / 2].granularity;
+        let granularity = self.flow_plans[node / 2].granularity;
         let at = timer::fires(self.time(at), self.now, granularity);
         if self.node_at[node].is_none_or(|set| at < set) {
             self.node_at[node] = Some(at);
@@ -471,7 +419,7 @@ impl<'a> World<'a> {
             };
             let (sum, count, most) = std::mem::take(&mut flow.waited);
             let rtt = connection.rtt(PathId::ZERO).unwrap_or_default();
-            self.records.samples.push(FlowSample {
+            self.samples.push(QuicSample {
                 at_ns: self.now.as_nanos(),
                 flow: index,
                 received: flow.received,
@@ -490,29 +438,11 @@ impl<'a> World<'a> {
     }
 }
 
-impl Flow {
-    fn new(path: Vec<usize>) -> Self {
-        Self {
-            path,
-            transfer: 0,
-            asked: false,
-            connected: false,
-            received: 0,
-            arrived_udp_bytes: 0,
-            forward_ip_bytes: 0,
-            sent_before: 0,
-            return_ip_bytes: 0,
-            waited: (0, 0, 0),
-            finished: false,
-        }
-    }
-}
-
-/// The record of the transfer that `flow` asked for last.
+/// The record of the transfer that `flow` requested last.
 fn latest(transfers: &mut [TransferRecord], flow: usize) -> &mut TransferRecord {
     (transfers.iter_mut().rev())
         .find(|record| record.flow == flow)
-        .expect("what was asked for has a record")
+        .expect("what was requested has a record")
 }
 
 fn gateway_address(flow: usize) -> SocketAddr {

@@ -1,0 +1,38 @@
+//! `bentpipe schema`: JSON Schemas of the files that are read and written.
+
+use bentpipe_campaign::schema;
+use schemars::Schema;
+
+use crate::failure::Failure;
+
+/// Print the JSON Schema of a file that bentpipe reads or writes
+#[derive(Debug, clap::Args)]
+pub struct Command {
+    /// Of which file; without it, the names are listed
+    #[arg(value_parser = clap::builder::PossibleValuesParser::new(SCHEMAS.iter().map(|(name, _)| *name)))]
+    name: Option<String>,
+}
+
+/// Every schema by name; `schemas/` has a file of each.
+const SCHEMAS: &[(&str, fn() -> Schema)] = &[
+    ("plan", schema::plan),
+    ("records", schema::records),
+    ("summary", schema::summary),
+];
+
+pub fn run(command: &Command) -> Result<(), Failure> {
+    match &command.name {
+        None => {
+            for (name, _) in SCHEMAS {
+                println!("{name}");
+            }
+        }
+        Some(wanted) => {
+            for (_, schema) in SCHEMAS.iter().filter(|(name, _)| name == wanted) {
+                let text = serde_json::to_string_pretty(&schema()).map_err(anyhow::Error::from)?;
+                println!("{text}");
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Flows of a run with QUIC connections alone.
+
+use bentpipe_quic::ConnectionParameters;
+use bentpipe_units::{Bytes, Span};
+
+use crate::plan::{COARSEST, Move, PlanError};
+
+/// One connection from a terminal to its gateway, and what is fetched over it.
+#[derive(Debug, Clone)]
+pub struct FlowPlan {
+    /// Links on the way from gateway to terminal.
+    pub path: Vec<usize>,
+    /// When the terminal connects.
+    pub start: Span,
+    /// How both ends are set up.
+    pub transport: ConnectionParameters,
+    /// One after the other over the same connection.
+    pub transfers: Vec<Transfer>,
+    /// Changes of the terminal's address and path.
+    pub moves: Vec<Move>,
+    /// Flows with the same number share what they learn of the path (RFC 9959).
+    pub memory: Option<usize>,
+    /// Timers at both ends fire at multiples of this, as those of a real runtime do; zero
+    /// for exact ones.
+    pub granularity: Span,
+}
+
+impl FlowPlan {
+    /// A flow over link 0 that connects at once.
+    pub fn new(transport: ConnectionParameters, transfers: Vec<Transfer>) -> Self {
+        Self {
+            path: vec![0],
+            start: Span::ZERO,
+            transport,
+            transfers,
+            moves: Vec::new(),
+            memory: None,
+            granularity: Span::ZERO,
+        }
+    }
+}
+
+/// Something to fetch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transfer {
+    /// Idle time before it, after the connection stands or the transfer before it is complete.
+    pub pause: Span,
+    /// And not before this moment of the run.
+    pub not_before: Span,
+    /// How much.
+    pub bytes: Bytes,
+}
+
+impl Transfer {
+    /// `bytes` right away.
+    pub fn now(bytes: Bytes) -> Self {
+        Self {
+            pause: Span::ZERO,
+            not_before: Span::ZERO,
+            bytes,
+        }
+    }
+
+    /// `bytes` after `pause`.
+    pub fn after(pause: Span, bytes: Bytes) -> Self {
+        Self {
+            pause,
+            ..Self::now(bytes)
+        }
+    }
+
+    /// `bytes` at a moment of the run, if what comes before is through by then.
+    pub fn at(not_before: Span, bytes: Bytes) -> Self {
+        Self {
+            not_before,
+            ..Self::now(bytes)
+        }
+    }
+}
+
+/// Checks what cannot be seen in one field alone.
+pub(crate) fn check(flows: &[FlowPlan]) -> Result<(), PlanError> {
+    for (flow, plan) in flows.iter().enumerate() {
+        if plan.granularity > COARSEST {
+            return Err(PlanError::Granularity {
+                of: format!("flows[{flow}]."),
+                value: plan.granularity,
+            });
+        }
+        plan.transport
+            .settings
+            .check()
+            .map_err(|error| PlanError::Controller { flow, error })?;
+    }
+    Ok(())
+}
