@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use bentpipe_tunnel::egress::Egress;
+use bentpipe_tunnel::gateway::egress::Egress;
 use bentpipe_tunnel::identity::{Fingerprint, Identity};
 use bentpipe_tunnel::target::Target;
 use bentpipe_tunnel::transport::Transport;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use anyhow::Context as _;
-use bentpipe_tunnel::identity::{Fingerprint, Registry, Standing};
+use bentpipe_tunnel::identity::{Fingerprint, PeerRole, Registry};
 use serde::{Deserialize, Serialize};
 
 const HEAD: &str = "# Terminals that may use this gateway. Remove an entry to shut its terminal out\n# (its open session ends when the gateway is restarted).\n\n";
@@ -100,14 +100,14 @@ impl FileRegistry {
 }
 
 impl Registry for FileRegistry {
-    fn standing(&self, key: &Fingerprint) -> Standing {
+    fn role(&self, key: &Fingerprint) -> PeerRole {
         let list = self.current();
         if list.terminal.iter().any(|terminal| terminal.key == *key) {
-            Standing::Terminal
+            PeerRole::Terminal
         } else if list.enrolment.iter().any(|enrolment| enrolment.key == *key) {
-            Standing::Enrolment
+            PeerRole::Enrolment
         } else {
-            Standing::Unknown
+            PeerRole::Unknown
         }
     }
 

@@ -1,8 +1,7 @@
 //! JSON Schemas of the files that are read and written here.
 
-use bentpipe_cc::Choice;
 use bentpipe_sim::Record;
-use schemars::{JsonSchema, Schema, SchemaGenerator, schema_for};
+use schemars::{JsonSchema, Schema, schema_for};
 use serde::Serialize;
 
 use crate::execute::RunLine;
@@ -39,9 +38,4 @@ enum RecordsLine<'a> {
     Run(RunLine<'a>),
     /// What a run recorded.
     Record(Record),
-}
-
-/// A controller by name.
-pub(crate) fn controller(_: &mut SchemaGenerator) -> Schema {
-    schemars::json_schema!({ "type": "string", "enum": Choice::ALL.map(Choice::name) })
 }

@@ -1,4 +1,4 @@
-//! TCP as the tunnel wants it: [`bentpipe_tunnel::outside`] on the machine's sockets.
+//! TCP as the tunnel wants it: [`bentpipe_tunnel::sockets`] on the machine's sockets.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bentpipe_tunnel::outside::{Dial, Resolve, Socket};
+use bentpipe_tunnel::sockets::{Dial, Resolve, Socket};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;

@@ -5,7 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use bentpipe_tunnel::outside::Socket;
+use bentpipe_tunnel::sockets::Socket;
 use bentpipe_vnet::clock::Clock;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 

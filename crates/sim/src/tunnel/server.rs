@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use bentpipe_tunnel::outside::{Dial, Resolve, Socket};
+use bentpipe_tunnel::sockets::{Dial, Resolve, Socket};
 use bentpipe_units::{Span, Time};
 use bentpipe_vnet::clock::{Clock, Timer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
