@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use bentpipe_units::Time;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::ser::SerializeMap;
 
@@ -61,7 +62,7 @@ impl Cause {
 
 /// Packets and bytes so far, without cross traffic. At any moment
 /// `entered + duplicated = delivered + dropped + held`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
 pub struct Counters {
     /// Packets that came in.
     pub entered: u64,
@@ -136,6 +137,27 @@ impl Serialize for Drops {
             map.serialize_entry(cause.name(), &count)?;
         }
         map.end()
+    }
+}
+
+impl JsonSchema for Drops {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Drops".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let count = generator.subschema_for::<u64>();
+        let names = Cause::ALL.map(Cause::name);
+        let counts: std::collections::BTreeMap<_, _> = names
+            .iter()
+            .map(|name| ((*name).to_owned(), count.clone().to_value()))
+            .collect();
+        schemars::json_schema!({
+            "description": "Packets dropped, by cause.",
+            "type": "object",
+            "properties": counts,
+            "required": names,
+        })
     }
 }
 
