@@ -14,7 +14,7 @@ use bentpipe_emulator::{
     certificate, next_addresses,
 };
 use bentpipe_link::Seeds;
-use bentpipe_link::scenario::{DirectionSpec, Scenario};
+use bentpipe_link::spec::{DirectionSpec, Scenario};
 use bentpipe_os::namespace::{Namespace, NamespaceError};
 use bentpipe_os::tun::{self, TunError, TunSpec};
 use bentpipe_units::Span;

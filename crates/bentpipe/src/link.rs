@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use bentpipe_emulator::Directions;
-use bentpipe_link::Scenario;
 use bentpipe_link::explain::Explanation;
+use bentpipe_link::{Directions, Scenario};
 use bentpipe_link_validate::{self as validate, Presets};
+use bentpipe_units::Bytes;
 use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
@@ -23,6 +23,12 @@ pub enum Command {
         /// As JSON, for programs
         #[arg(long)]
         json: bool,
+        /// With the least time in which so much can be transferred, like "10 MiB"; may be repeated
+        #[arg(long, value_name = "SIZE")]
+        bytes: Vec<Bytes>,
+        /// Round trips that the transfers need one after the other
+        #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+        round_trips: u32,
     },
     /// Change a running emulator's links
     ///
@@ -45,7 +51,7 @@ pub enum Command {
         #[arg(long, value_name = "NAME")]
         link: Option<String>,
         /// Which directions of it
-        #[arg(long, default_value_t, value_parser = directions())]
+        #[arg(long, default_value = "both", value_parser = directions())]
         direction: Directions,
         /// What changes
         #[arg(required = true, value_name = "CHANGE")]
@@ -76,8 +82,16 @@ pub enum Command {
 
 pub fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Explain { scenario, json } => {
-            let explanation = Explanation::of(&load(&scenario)?);
+        Command::Explain {
+            scenario,
+            json,
+            bytes,
+            round_trips,
+        } => {
+            let mut explanation = Explanation::of(&load(&scenario)?);
+            for payload in bytes {
+                explanation.add_bound(payload, round_trips);
+            }
             if json {
                 let text =
                     serde_json::to_string_pretty(&explanation).map_err(anyhow::Error::from)?;
@@ -158,7 +172,11 @@ fn validate(scenarios: Option<&Path>, json: bool, output: Option<&Path>) -> Resu
 }
 
 fn directions() -> impl TypedValueParser<Value = Directions> {
-    PossibleValuesParser::new(Directions::NAMES).try_map(|name| name.parse::<Directions>())
+    PossibleValuesParser::new(Directions::ALL.map(Directions::name)).map(|name| {
+        let mut all = Directions::ALL.into_iter();
+        all.find(|directions| directions.name() == name)
+            .unwrap_or_default()
+    })
 }
 
 /// A scenario to switch to, resolved: a file, or a name beside the running scenario.

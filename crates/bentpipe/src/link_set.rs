@@ -1,9 +1,7 @@
 //! Changes of a running link as people write them, KEY=VALUE, and their translation.
 
-use bentpipe_emulator::{DirectionName, Directions, LinkUpdate, NewAddress};
-use bentpipe_link::Scenario;
-use bentpipe_link::scenario::{Change, ScenarioError};
-use bentpipe_units::Span;
+use bentpipe_emulator::{LinkUpdate, NewAddress};
+use bentpipe_link::{Change, Directions, LinkChange, Scenario, ScenarioError};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +27,6 @@ pub struct ChangeRequest {
 struct Words {
     /// Lines of TOML for [`Change::parse`].
     change: String,
-    outage_for: Option<Span>,
     address: Option<NewAddress>,
     switch: bool,
 }
@@ -47,16 +44,16 @@ impl ChangeRequest {
     /// What is wrong, with the word that it is wrong in; nothing is then to be changed.
     pub fn updates(&self, names: &[String]) -> Result<Vec<LinkUpdate>, String> {
         let words = parse(&self.changes)?;
-        let mut forward = Change::parse(&words.change).map_err(|error| error.to_string())?;
-        let mut back = forward.clone();
+        let change = Change::parse(&words.change).map_err(|error| error.to_string())?;
+        let mut change = LinkChange::of(self.directions, &change);
         if words.switch {
             let text = self
                 .switch
                 .as_deref()
                 .ok_or("switch: the scenario is missing")?;
             let scenario = Scenario::parse(text).map_err(|error| format!("switch: {error}"))?;
-            forward.link = Some(Box::new(scenario.forward));
-            back.link = Some(Box::new(scenario.r#return));
+            change.forward.link = Some(Box::new(scenario.forward));
+            change.r#return.link = Some(Box::new(scenario.r#return));
         }
         let links: Vec<usize> = (0..names.len())
             .filter(|number| match &self.link {
@@ -81,17 +78,11 @@ impl ChangeRequest {
                 "new_address with an address is for one link: name it with --link".to_owned(),
             );
         }
-        let changes_link = !words.change.is_empty() || words.outage_for.is_some() || words.switch;
-        let of = |direction: DirectionName, change: &Change| {
-            (changes_link && self.directions.include(direction)).then(|| change.clone())
-        };
         Ok(links
             .into_iter()
             .map(|link| LinkUpdate {
                 link,
-                forward: of(DirectionName::Forward, &forward),
-                r#return: of(DirectionName::Return, &back),
-                outage_for: words.outage_for,
+                change: change.clone(),
                 address: words.address.clone(),
                 what: self.changes.join(", "),
             })
@@ -99,8 +90,7 @@ impl ChangeRequest {
     }
 }
 
-/// Reads words: each as an element of a scenario's `change`, or an outage of some time, a
-/// switch, a new address.
+/// Reads words: each as an element of a scenario's `change`, or a switch, or a new address.
 fn parse(words: &[String]) -> Result<Words, String> {
     let mut parsed = Words::default();
     let mut seen: Vec<&str> = Vec::new();
@@ -118,15 +108,6 @@ fn parse(words: &[String]) -> Result<Words, String> {
             "switch" => parsed.switch = true,
             "new_address" => {
                 parsed.address = Some(new_address(value).map_err(|why| wrong(&why))?);
-            }
-            "outage" if !matches!(value, "true" | "false") => {
-                let span: Span = value.parse().map_err(|error| {
-                    wrong(&format!("{error}; an outage is true, false, or a time"))
-                })?;
-                if span == Span::ZERO {
-                    return Err(wrong("an outage of no time"));
-                }
-                parsed.outage_for = Some(span);
             }
             _ => {
                 let line = format!("{key} = {}\n", toml_value(value));
@@ -180,6 +161,9 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
+    use bentpipe_link::LinkOutage;
+    use bentpipe_units::Span;
+
     use super::*;
 
     fn request(words: &[&str]) -> ChangeRequest {
@@ -203,12 +187,13 @@ mod tests {
         ]);
         let updates = request.updates(&names(&["satellite", "ground"])).unwrap();
         assert_eq!(updates.len(), 1, "the ground is changed only by name");
-        assert_eq!(updates[0].outage_for, Some(Span::from_millis(2000)));
-        let change = updates[0].forward.as_ref().unwrap();
+        let change = &updates[0].change.forward;
+        let span = Span::from_millis(2000);
+        assert_eq!(change.outage, Some(LinkOutage::For(span)));
         assert_eq!(change.rate.unwrap().to_string(), "10 Mbit/s");
         assert_eq!(change.delay.unwrap().to_string(), "100 ms");
-        assert!(change.loss.is_some() && change.outage.is_none());
-        assert_eq!(updates[0].r#return, updates[0].forward);
+        assert!(change.loss.is_some());
+        assert_eq!(updates[0].change.r#return, *change);
     }
 
     #[test]
@@ -221,10 +206,7 @@ mod tests {
             (&["loss=200 %"], &["loss=200 %: "]),
             (&["speed=1"], &["speed=1: unknown field `speed`", "`rate`"]),
             (&["rate=1 Mbit/s", "rate=2 Mbit/s"], &["given twice"]),
-            (
-                &["outage=soon"],
-                &["outage=soon: ", "true, false, or a time"],
-            ),
+            (&["outage=soon"], &["outage=soon: ", "a time"]),
             (
                 &["new_address=10.0.0.3"],
                 &["new_address=10.0.0.3: ", "10.0.0.3/24"],
@@ -253,7 +235,8 @@ mod tests {
         };
         let both_links = one.updates(&names).unwrap();
         assert_eq!(both_links.len(), 2);
-        assert!(both_links[0].forward.is_none() && both_links[0].r#return.is_some());
+        assert!(both_links[0].change.forward.is_empty());
+        assert!(!both_links[0].change.r#return.is_empty());
         let ground = ChangeRequest {
             link: Some("ground".into()),
             ..one.clone()
@@ -273,7 +256,7 @@ mod tests {
             .updates(&names(&["satellite"]))
             .unwrap();
         assert_eq!(updates[0].address, Some(NewAddress::Next));
-        assert!(updates[0].forward.is_none() && updates[0].r#return.is_none());
+        assert!(updates[0].change.is_empty());
     }
 
     /// A scenario is sent as it was resolved: it has to mean the same when it is read again.

@@ -1,7 +1,6 @@
 //! The two directions of a link: their names, and what each link has once for either.
 
 use std::fmt;
-use std::str::FromStr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,61 +31,6 @@ impl DirectionName {
 impl fmt::Display for DirectionName {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(self.name())
-    }
-}
-
-/// Which directions of a link something is about.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Directions {
-    /// Gateway to terminal.
-    Forward,
-    /// Terminal to gateway.
-    Return,
-    /// Each.
-    #[default]
-    Both,
-}
-
-impl Directions {
-    /// What [`Self::from_str`] takes.
-    pub const NAMES: [&'static str; 3] = ["forward", "return", "both"];
-
-    /// Whether that direction is among them.
-    pub fn include(self, direction: DirectionName) -> bool {
-        self == Self::Both || self == direction.into()
-    }
-
-    /// Its name, one of [`Self::NAMES`].
-    pub const fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
-    }
-}
-
-impl From<DirectionName> for Directions {
-    fn from(direction: DirectionName) -> Self {
-        match direction {
-            DirectionName::Forward => Self::Forward,
-            DirectionName::Return => Self::Return,
-        }
-    }
-}
-
-impl fmt::Display for Directions {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.name())
-    }
-}
-
-impl FromStr for Directions {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        [Self::Forward, Self::Return, Self::Both]
-            .into_iter()
-            .find(|directions| directions.name() == text)
-            .ok_or_else(|| format!("not one of {}", Self::NAMES.join(", ")))
     }
 }
 
@@ -130,17 +74,5 @@ mod tests {
             assert_eq!((id.index(), DirectionId::at(number)), (number, id));
         }
         assert_eq!(DirectionId::at(3).name, DirectionName::Return);
-    }
-
-    #[test]
-    fn names_are_read_as_they_are_written() {
-        for name in Directions::NAMES {
-            assert_eq!(name.parse::<Directions>().unwrap().to_string(), name);
-            let json = serde_json::to_value(name.parse::<Directions>().unwrap()).unwrap();
-            assert_eq!(json, name);
-        }
-        assert!("sideways".parse::<Directions>().is_err());
-        assert!(Directions::Both.include(DirectionName::Return));
-        assert!(!Directions::Forward.include(DirectionName::Return));
     }
 }

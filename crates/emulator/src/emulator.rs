@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use bentpipe_link::Seeds;
-use bentpipe_link::scenario::DirectionSpec;
+use bentpipe_link::spec::DirectionSpec;
 use bentpipe_units::{Span, Time};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
@@ -29,7 +29,7 @@ use crate::link_update::AppliedChange;
 use crate::packet_log::PacketLog;
 use crate::pool::Pool;
 use crate::record::Recorder;
-use crate::schedule::{self, Schedule, Task};
+use crate::schedule::{self, Schedule};
 use bentpipe_os::namespace::Namespace;
 use bentpipe_os::segment;
 use bentpipe_os::tun::{TunError, TunSpec};
@@ -121,8 +121,8 @@ impl Emulator {
         let mut schedule = Schedule::default();
         for (number, plan) in plans.into_iter().enumerate() {
             let (forward, back) = (&plan.forward.change, &plan.r#return.change);
-            for (at, planned) in schedule::planned(forward, back, &plan.new_address_at) {
-                schedule.add(Time::ZERO + at, Task::Planned(number, planned));
+            for (at, planned) in schedule::planned(number, forward, back, &plan.new_address_at) {
+                schedule.add(Time::ZERO + at, planned);
             }
             links.push(Link::create(&plan)?);
             namespaces.extend([plan.gateway.namespace, plan.terminal.namespace]);

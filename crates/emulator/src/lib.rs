@@ -27,7 +27,7 @@ pub mod certificate;
 pub use address::{NoAddress, next_addresses};
 pub use certificate::Certificate;
 pub use control::{ControlHandle, DirectionStatus, RunStatus, STATUS_SCHEMA, status_schema};
-pub use direction::{DirectionName, Directions};
+pub use direction::DirectionName;
 pub use emulator::{Emulator, EmulatorError, End, LinkPlan};
 pub use link_update::{AppliedChange, LinkUpdate, NewAddress, UpdateError};
 pub use record::schema as packets_schema;

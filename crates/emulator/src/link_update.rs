@@ -2,28 +2,22 @@
 
 use std::fmt;
 
-use bentpipe_link::scenario::Change;
+use bentpipe_link::{Directions, LinkChange};
 use bentpipe_os::tun::TunError;
-use bentpipe_units::Span;
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::address::NoAddress;
-use crate::direction::Directions;
 
-/// What is to change about one link: a [`Change`] of the link model for either direction,
-/// and what the model does not know of. All of it happens between two packets, or nothing.
+/// What is to change about one link, in the model and of what the model does not know. All
+/// of it happens between two packets, or nothing.
 #[derive(Debug, Clone, Default)]
 pub struct LinkUpdate {
     /// The link's place among the plans.
     pub link: usize,
-    /// What changes about the forward direction.
-    pub forward: Option<Change>,
-    /// What changes about the return direction.
-    pub r#return: Option<Change>,
-    /// Nothing comes through either changed direction for so long, beginning now.
-    pub outage_for: Option<Span>,
+    /// What changes in the model.
+    pub change: LinkChange,
     /// The terminal's device gets another address.
     pub address: Option<NewAddress>,
     /// What the certificate says of it.
@@ -33,9 +27,12 @@ pub struct LinkUpdate {
 impl LinkUpdate {
     /// The directions that it changes.
     pub(super) fn directions(&self) -> Directions {
-        match (&self.forward, &self.r#return) {
-            (Some(_), None) => Directions::Forward,
-            (None, Some(_)) => Directions::Return,
+        match (
+            self.change.forward.is_empty(),
+            self.change.r#return.is_empty(),
+        ) {
+            (false, true) => Directions::Forward,
+            (true, false) => Directions::Return,
             _ => Directions::Both,
         }
     }
@@ -75,7 +72,7 @@ impl fmt::Display for AppliedChange {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let direction = match self.direction {
             Directions::Both => "",
-            direction => &format!(" {direction}"),
+            direction => &format!(" {}", direction.name()),
         };
         write!(
             out,

@@ -2,44 +2,27 @@
 
 use std::collections::VecDeque;
 
-use bentpipe_link::scenario::Scheduled;
+use bentpipe_link::{Directions, ScheduledChange};
 use bentpipe_units::{Span, Time};
 
-use crate::direction::{DirectionId, Directions};
-
-/// What is to happen at moments to come, the next one first.
+/// The planned changes of a run's links, the next one first.
 #[derive(Debug, Default)]
-pub(super) struct Schedule(VecDeque<(Time, Task)>);
-
-/// Something that happens at its moment.
-#[derive(Debug)]
-pub(super) enum Task {
-    /// A direction's outage ends.
-    EndOutage(DirectionId),
-    /// A change that the scenario plans for the link of that number.
-    Planned(usize, PlannedChange),
-}
+pub(super) struct Schedule(VecDeque<(Time, PlannedChange)>);
 
 impl Schedule {
-    pub fn add(&mut self, at: Time, task: Task) {
+    pub fn add(&mut self, at: Time, change: PlannedChange) {
         let place = self.0.partition_point(|(other, _)| *other <= at);
-        self.0.insert(place, (at, task));
+        self.0.insert(place, (at, change));
     }
 
-    /// When the next task is due.
+    /// When the next change is due.
     pub fn next(&self) -> Option<Time> {
         self.0.front().map(|(at, _)| *at)
     }
 
-    /// A task that is due, and since when.
-    pub fn take(&mut self, now: Time) -> Option<(Time, Task)> {
+    /// A change that is due, and since when.
+    pub fn take(&mut self, now: Time) -> Option<(Time, PlannedChange)> {
         self.0.pop_front_if(|(at, _)| *at <= now)
-    }
-
-    /// Another outage of that direction, or its end, takes the place of the planned end.
-    pub fn forget_outage(&mut self, direction: DirectionId) {
-        self.0
-            .retain(|(_, task)| !matches!(task, Task::EndOutage(other) if *other == direction));
     }
 }
 
@@ -47,6 +30,8 @@ impl Schedule {
 /// except for an address, of which the model knows nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlannedChange {
+    /// The link's place among the plans.
+    pub link: usize,
     /// Of which directions.
     pub directions: Directions,
     /// What changes.
@@ -58,11 +43,13 @@ pub(super) struct PlannedChange {
 /// What a scenario plans for a link with these changes, each with its moment, and
 /// with a new address at some of its switches.
 pub(super) fn planned(
-    forward: &[Scheduled],
-    back: &[Scheduled],
+    link: usize,
+    forward: &[ScheduledChange],
+    back: &[ScheduledChange],
     new_address_at: &[Span],
 ) -> Vec<(Span, PlannedChange)> {
     let plan = |directions, what: String, new_address| PlannedChange {
+        link,
         directions,
         what,
         new_address,
@@ -74,9 +61,9 @@ pub(super) fn planned(
     let directions = [(forward, Directions::Forward), (back, Directions::Return)];
     let changes = directions.into_iter().flat_map(|(changes, direction)| {
         changes.iter().filter_map(move |scheduled| {
-            let what = scheduled.change().to_string();
+            let what = scheduled.change.to_string();
             let at = scheduled.at;
-            match (&scheduled.link, direction) {
+            match (&scheduled.change.link, direction) {
                 (None, _) => Some((at, plan(direction, what, false))),
                 // A switch is of both directions, and told once.
                 (Some(_), Directions::Forward) if !new_address_at.contains(&at) => {
@@ -94,19 +81,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tasks_come_at_their_moments_and_in_order() {
+    fn changes_come_at_their_moments_and_in_order() {
         let at = Time::from_nanos;
+        let change = |link| PlannedChange {
+            link,
+            directions: Directions::Both,
+            what: String::new(),
+            new_address: false,
+        };
         let mut schedule = Schedule::default();
-        schedule.add(at(30), Task::EndOutage(DirectionId::at(3)));
-        schedule.add(at(10), Task::EndOutage(DirectionId::at(1)));
-        schedule.add(at(20), Task::EndOutage(DirectionId::at(2)));
+        for (moment, link) in [(30, 3), (10, 1), (20, 2)] {
+            schedule.add(at(moment), change(link));
+        }
         assert_eq!(schedule.next(), Some(at(10)));
-        assert!(schedule.take(at(9)).is_none());
-        schedule.forget_outage(DirectionId::at(1));
-        let (since, task) = schedule.take(at(25)).unwrap();
-        assert_eq!(since, at(20));
-        assert!(matches!(task, Task::EndOutage(id) if id == DirectionId::at(2)));
-        assert!(schedule.take(at(25)).is_none());
+        assert_eq!(schedule.take(at(9)), None);
+        assert_eq!(schedule.take(at(25)), Some((at(10), change(1))));
+        assert_eq!(schedule.take(at(25)), Some((at(20), change(2))));
+        assert_eq!(schedule.take(at(25)), None);
         assert_eq!(schedule.next(), Some(at(30)));
     }
 
@@ -123,6 +114,7 @@ mod tests {
         let scenario = bentpipe_link::Scenario::parse(&text).unwrap();
         let told = |new_address_at: &[Span]| -> Vec<_> {
             planned(
+                0,
                 &scenario.forward.change,
                 &scenario.r#return.change,
                 new_address_at,

@@ -1,6 +1,6 @@
 //! Scenarios: read, checked, echoed, explained.
 
-use bentpipe_link::scenario::Change;
+use bentpipe_link::Change;
 use bentpipe_link::{Scenario, explain::Explanation};
 
 fn shipped(name: &str) -> Scenario {

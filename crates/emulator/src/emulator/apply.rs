@@ -1,14 +1,12 @@
 //! Application of changes to a run's links, between two packets: asked for, or scheduled.
 
-use bentpipe_link::scenario::Change;
 use bentpipe_units::Time;
 use ipnet::IpNet;
 
 use super::Emulator;
 use crate::address;
-use crate::direction::{DirectionId, DirectionName};
 use crate::link_update::{self, AppliedChange, LinkUpdate, NewAddress, UpdateError};
-use crate::schedule::{PlannedChange, Task};
+use crate::schedule::PlannedChange;
 
 impl Emulator {
     /// Updates links, all or none.
@@ -47,25 +45,9 @@ impl Emulator {
     /// Applies what cannot fail of an update.
     fn apply_change(&mut self, now: Time, update: LinkUpdate) -> AppliedChange {
         let directions = update.directions();
-        let changes = [
-            (DirectionName::Forward, update.forward),
-            (DirectionName::Return, update.r#return),
-        ];
-        for (name, change) in changes {
-            let link = update.link;
-            let (id, Some(mut change)) = (DirectionId { link, name }, change) else {
-                continue;
-            };
-            if let Some(span) = update.outage_for {
-                change.outage = Some(true);
-                self.schedule.forget_outage(id);
-                self.schedule.add(now + span, Task::EndOutage(id));
-            } else if change.outage.is_some() || change.link.is_some() {
-                self.schedule.forget_outage(id);
-            }
-            self.links[link].state_mut(name).model.apply(now, &change);
-        }
-        let link = &self.links[update.link];
+        let link = &mut self.links[update.link];
+        link.forward.model.apply(now, &update.change.forward);
+        link.r#return.model.apply(now, &update.change.r#return);
         AppliedChange {
             at_s: now.since(Time::ZERO).as_secs_f64(),
             link: link.name.clone(),
@@ -91,34 +73,17 @@ impl Emulator {
         Ok(link.terminal.replace_addresses(&new)?)
     }
 
-    /// Does what was scheduled for this moment.
-    pub(super) fn do_tasks(&mut self, now: Time) {
-        while let Some((at, task)) = self.schedule.take(now) {
-            match task {
-                Task::EndOutage(id) => {
-                    let change = Change {
-                        outage: Some(false),
-                        ..Change::default()
-                    };
-                    let state = self.links[id.link].state_mut(id.name);
-                    state.model.apply(now, &change);
-                }
-                Task::Planned(link, planned) => {
-                    let applied = self.apply_planned(now, at, link, planned);
-                    self.changes.push(applied);
-                }
-            }
+    /// Does what is planned for this moment.
+    pub(super) fn apply_planned(&mut self, now: Time) {
+        while let Some((at, planned)) = self.schedule.take(now) {
+            let applied = self.follow_plan(now, at, planned);
+            self.changes.push(applied);
         }
     }
 
     /// Does what the link model does not do of a planned change, and tells of all of it.
-    fn apply_planned(
-        &mut self,
-        now: Time,
-        at: Time,
-        link: usize,
-        planned: PlannedChange,
-    ) -> AppliedChange {
+    fn follow_plan(&mut self, now: Time, at: Time, planned: PlannedChange) -> AppliedChange {
+        let link = planned.link;
         let mut applied = AppliedChange {
             at_s: at.since(Time::ZERO).as_secs_f64(),
             link: self.links[link].name.clone(),

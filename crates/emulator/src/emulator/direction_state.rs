@@ -1,6 +1,6 @@
 //! One direction of a link that runs: the model, and what became of its packets.
 
-use bentpipe_link::scenario::DirectionSpec;
+use bentpipe_link::spec::DirectionSpec;
 use bentpipe_link::{Counters, Direction};
 use bentpipe_units::Span;
 use rustix::io::Errno;
@@ -134,7 +134,7 @@ impl DirectionState {
 
 #[cfg(test)]
 mod tests {
-    use bentpipe_link::scenario::QueueLimit;
+    use bentpipe_link::spec::QueueLimit;
     use bentpipe_units::{Bytes, OneWayDelay, Probability, Rate};
 
     use super::*;

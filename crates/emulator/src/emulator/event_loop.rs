@@ -60,7 +60,7 @@ impl Emulator {
             let sleep = match step {
                 Step::End => break,
                 Step::Go => {
-                    self.do_tasks(now);
+                    self.apply_planned(now);
                     if self.depart(&clock) {
                         cpu_latency.packet(now);
                     }
