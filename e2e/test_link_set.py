@@ -40,17 +40,17 @@ def test_a_delay_is_changed_and_the_certificate_tells(link: Emulated) -> None:
     assert 0 < changes[0]["at_s"] < changes[1]["at_s"]
 
 
-def test_a_lap_tells_its_own_changes_only(tmp_path: Path) -> None:
+def test_an_interval_tells_its_own_changes_only(tmp_path: Path) -> None:
     with emulated(tmp_path) as link:
         link.set("delay=20 ms")
-        laps = [_lap(link), _lap(link)]
-        assert '"what":"delay=20 ms"' in laps[0]
-        assert '"changes":[]' in laps[1]
+        intervals = [_interval(link), _interval(link)]
+        assert '"what":"delay=20 ms"' in intervals[0]
+        assert '"changes":[]' in intervals[1]
 
 
-def _lap(link: Emulated) -> str:
+def _interval(link: Emulated) -> str:
     link.emulator.signal(signal.SIGUSR1)
-    return link.emulator.wait_line("lap ")
+    return link.emulator.wait_line("interval ")
 
 
 def test_loss_takes_all_and_gives_back(link: Emulated) -> None:

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use bentpipe_emulator::{
-    Certificate, Emulator, EmulatorError, End, Plan, Remote, Sight, certificate, next_addresses,
+    Certificate, ControlHandle, DirectionStatus, Emulator, EmulatorError, End, LinkPlan,
+    certificate, next_addresses,
 };
 use bentpipe_link::Seeds;
-use bentpipe_link::scenario::{DirectionSpec, Scenario};
+use bentpipe_link::spec::{DirectionSpec, Scenario};
 use bentpipe_os::namespace::{Namespace, NamespaceError};
 use bentpipe_os::tun::{self, TunError, TunSpec};
 use bentpipe_units::Span;
@@ -22,7 +23,7 @@ use ipnet::IpNet;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
-use crate::control::{self, Control};
+use crate::control::{ControlSocket, RunningLinks};
 use crate::failure::Failure;
 use crate::link;
 
@@ -192,8 +193,8 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         check_key_log(path)?;
     }
     let plans = plans(command, &scenario)?;
-    let control = Control::bind(command.control.as_deref())?;
-    let links = control::Links {
+    let socket = ControlSocket::bind(command.control.as_deref())?;
+    let links = RunningLinks {
         scenario: scenario.name.clone(),
         directory: scenario_directory(&command.scenario),
         names: plans.iter().map(|plan| plan.name.clone()).collect(),
@@ -215,14 +216,14 @@ pub fn run(command: &Command) -> Result<(), Failure> {
             .context("the capture")?;
     }
 
-    let remote = emulator.remote();
-    obey_signals(emulator.remote())?;
-    let control = control
-        .map(|control| control.serve(emulator.remote(), links))
+    let control = emulator.control();
+    handle_signals(emulator.control())?;
+    let socket = socket
+        .map(|socket| socket.serve(emulator.control(), links))
         .transpose()?;
     println!("ready: {}", scenario.name);
-    if let Some(control) = &control {
-        println!("control: {}", control.path().display());
+    if let Some(socket) = &socket {
+        println!("control: {}", socket.path().display());
     }
     std::io::stdout().flush().context("standard output")?;
 
@@ -247,9 +248,9 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         }
         if let Some(gone) = namespaces.iter().find(|namespace| !namespace.is_named()) {
             orphaned = Some(format!("the network namespace {gone} was deleted"));
-            remote.stop();
-        } else if let (Some(progress), Some(sights)) = (&mut progress, remote.look()) {
-            eprintln!("{}", progress.line(&sights));
+            control.stop();
+        } else if let (Some(progress), Some(statuses)) = (&mut progress, control.status()) {
+            eprintln!("{}", progress.line(&statuses));
         }
     };
     let certificate = match orphaned {
@@ -267,8 +268,8 @@ pub fn run(command: &Command) -> Result<(), Failure> {
 }
 
 /// SIGINT and SIGTERM end the run. SIGUSR1 prints a certificate of the time since the last
-/// one, as a line of JSON behind "lap ": so each of many measurements can have its own.
-fn obey_signals(remote: Remote) -> Result<(), Failure> {
+/// one, as a line of JSON behind "interval ": so each of many measurements can have its own.
+fn handle_signals(control: ControlHandle) -> Result<(), Failure> {
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGUSR1]).context("cannot wait for signals")?;
     std::thread::Builder::new()
@@ -276,11 +277,11 @@ fn obey_signals(remote: Remote) -> Result<(), Failure> {
         .spawn(move || {
             for signal in signals.forever() {
                 if signal != SIGUSR1 {
-                    remote.stop();
-                } else if let Some(lap) = remote.lap() {
-                    match serde_json::to_string(&lap) {
-                        Ok(json) => println!("lap {json}"),
-                        Err(error) => tracing::error!("a lap's certificate: {error}"),
+                    control.stop();
+                } else if let Some(certificate) = control.interval_certificate() {
+                    match serde_json::to_string(&certificate) {
+                        Ok(json) => println!("interval {json}"),
+                        Err(error) => tracing::error!("an interval's certificate: {error}"),
                     }
                 }
             }
@@ -321,16 +322,16 @@ fn scenario_directory(scenario: &Path) -> PathBuf {
     absolute.parent().map(Path::to_owned).unwrap_or_default()
 }
 
-fn plans(command: &Command, scenario: &Scenario) -> Result<Vec<Plan>, Failure> {
+fn plans(command: &Command, scenario: &Scenario) -> Result<Vec<LinkPlan>, Failure> {
     let seed = command.seed.unwrap_or(scenario.seed);
     let mtu = command.mtu;
     let hop = |name: String, ends: &Ends, number| {
         let end = |(place, addresses): &(Place, Vec<IpNet>)| place.open("sat0", mtu, addresses);
         let new_address_at = new_addresses(command, scenario, ends)?;
-        Ok::<_, Failure>(Plan {
+        Ok::<_, Failure>(LinkPlan {
             name,
-            near: end(&ends.terminal)?,
-            far: end(&ends.gateway)?,
+            terminal: end(&ends.terminal)?,
+            gateway: end(&ends.gateway)?,
             forward: scenario.forward.clone(),
             r#return: scenario.r#return.clone(),
             new_address_at,
@@ -359,10 +360,10 @@ fn plans(command: &Command, scenario: &Scenario) -> Result<Vec<Plan>, Failure> {
                 )
             })?
             .direction();
-        plans.push(Plan {
+        plans.push(LinkPlan {
             name: "ground".into(),
-            near: gateway.open("gnd0", mtu, &command.ground_gateway_address)?,
-            far: server.open("gnd0", mtu, &command.ground_server_address)?,
+            terminal: gateway.open("gnd0", mtu, &command.ground_gateway_address)?,
+            gateway: server.open("gnd0", mtu, &command.ground_server_address)?,
             forward: ground.clone(),
             r#return: ground,
             new_address_at: Vec::new(),
@@ -405,25 +406,25 @@ struct Progress {
 }
 
 impl Progress {
-    fn line(&mut self, sights: &[Sight]) -> String {
+    fn line(&mut self, statuses: &[DirectionStatus]) -> String {
         self.seconds += LOOK.as_secs();
-        let directions = sights.iter().enumerate().map(|(index, sight)| {
-            let delivered = sight.counters.delivered_bytes;
+        let directions = statuses.iter().enumerate().map(|(index, status)| {
+            let delivered = status.counters.delivered_bytes;
             let before = self.before.get(index).copied().unwrap_or(0);
             format!(
                 "{} {}: {:.3} Mbit/s, queue {} kB, dropped {}, late {:.0} us (p99)",
-                sight.link,
-                sight.direction,
+                status.link,
+                status.direction,
                 (delivered - before) as f64 * 8e-6 / LOOK.as_secs_f64(),
-                sight.queue_bytes / 1000,
-                sight.counters.dropped.total(),
-                sight.late_p99_us
+                status.queue_bytes / 1000,
+                status.counters.dropped.total(),
+                status.late_p99_us
             )
         });
         let line = directions.collect::<Vec<_>>().join(" | ");
-        self.before = sights
+        self.before = statuses
             .iter()
-            .map(|sight| sight.counters.delivered_bytes)
+            .map(|status| status.counters.delivered_bytes)
             .collect();
         format!("{} s  {line}", self.seconds)
     }

@@ -3,14 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use bentpipe_link::Scenario;
 use bentpipe_link::explain::Explanation;
+use bentpipe_link::{Directions, Scenario};
 use bentpipe_link_validate::{self as validate, Presets};
 use bentpipe_units::Bytes;
 use clap::Subcommand;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use crate::control::{self, Answer, Question, Set, Sides};
+use crate::control::{self, Answer, Question};
 use crate::failure::{self, Failure};
+use crate::link_set::ChangeRequest;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -49,8 +51,8 @@ pub enum Command {
         #[arg(long, value_name = "NAME")]
         link: Option<String>,
         /// Which directions of it
-        #[arg(long, value_enum, default_value_t)]
-        direction: Sides,
+        #[arg(long, default_value = "both", value_parser = directions())]
+        direction: Directions,
         /// What changes
         #[arg(required = true, value_name = "CHANGE")]
         changes: Vec<String>,
@@ -105,13 +107,16 @@ pub fn run(command: Command) -> Result<(), Failure> {
             direction,
             changes,
         } => {
-            let mut scenario = |name: &str| resolved(control.as_deref(), name);
-            let set = Set {
+            let mut request = ChangeRequest {
                 link,
-                direction,
-                ..control::parse(&changes, &mut scenario)?
+                directions: direction,
+                changes,
+                switch: None,
             };
-            let answer = control::ask(control.as_deref(), &Question::Set(set))?;
+            if let Some(name) = request.switch_to() {
+                request.switch = Some(resolved(control.as_deref(), name)?);
+            }
+            let answer = control::ask(control.as_deref(), &Question::Set(request))?;
             if let Answer::Changed(lines) = answer {
                 println!("{}", lines.join("\n"));
             }
@@ -164,6 +169,14 @@ fn validate(scenarios: Option<&Path>, json: bool, output: Option<&Path>) -> Resu
         0 => Ok(()),
         failing => Err(anyhow::anyhow!("{failing} of {} claims fail", claims.len()).into()),
     }
+}
+
+fn directions() -> impl TypedValueParser<Value = Directions> {
+    PossibleValuesParser::new(Directions::ALL.map(Directions::name)).map(|name| {
+        let mut all = Directions::ALL.into_iter();
+        all.find(|directions| directions.name() == name)
+            .unwrap_or_default()
+    })
 }
 
 /// A scenario to switch to, resolved: a file, or a name beside the running scenario.

@@ -4,6 +4,7 @@ mod failure;
 mod link;
 mod emulate;
 mod control;
+mod link_set;
 mod sim;
 mod schema;
 mod terminal;

@@ -46,7 +46,6 @@ pub struct PlanFile {
     pub flows: u64,
     /// One more flow with this controller beside them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    
     pub beside: Option<Selection>,
     /// From a moment on, the terminals have another address and come over this link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,7 +56,6 @@ pub struct PlanFile {
 #[serde(deny_unknown_fields)]
 pub struct FlowFile {
     /// The congestion controller of both ends.
-    
     pub controller: Selection,
     /// What is fetched; without it as much as goes until the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]

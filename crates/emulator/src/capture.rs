@@ -1,4 +1,4 @@
-//! Packets as they enter and leave each direction, in a file for Wireshark (pcapng,
+//! Capture of packets as they enter and leave each direction, in a file for Wireshark (pcapng,
 //! draft-ietf-opsawg-pcapng).
 //!
 //! A direction has three interfaces: `in` is where packets enter it, `out` where they
@@ -25,6 +25,7 @@ use pcap_file::pcapng::blocks::unknown::UnknownBlock;
 use pcap_file::pcapng::{PcapNgWriteError, PcapNgWriter};
 use pcap_file::{DataLink, Endianness};
 
+use crate::direction::{DirectionId, DirectionName};
 use crate::record::Fate;
 use crate::spool::{Incomplete, Sink, Spool};
 
@@ -91,7 +92,7 @@ impl Capture {
         )
         .map_err(cause)?;
         for link in links {
-            for direction in ["forward", "return"] {
+            for direction in DirectionName::BOTH {
                 for point in Point::ALL {
                     let name = format!("{link} {direction} {}", point.name());
                     let mut interface = InterfaceDescriptionBlock::new(DataLink::RAW, 0);
@@ -126,11 +127,18 @@ impl Capture {
     }
 
     /// A packet is at a point of a direction.
-    pub fn add(&mut self, at: Time, direction: usize, point: Point, fate: Fate, packet: &[u8]) {
+    pub fn add(
+        &mut self,
+        at: Time,
+        direction: DirectionId,
+        point: Point,
+        fate: Fate,
+        packet: &[u8],
+    ) {
         let Ok(length) = u16::try_from(packet.len()) else {
             return;
         };
-        let interface = u16::try_from(Point::ALL.len() * direction + point as usize);
+        let interface = u16::try_from(Point::ALL.len() * direction.index() + point as usize);
         let nanos = self.epoch + at.as_nanos();
         self.spool.add(HEADER + packet.len(), |chunk| {
             chunk.extend_from_slice(&nanos.to_le_bytes());
@@ -267,9 +275,27 @@ mod tests {
         let began = Duration::from_nanos(capture.epoch);
         let at = Time::from_nanos;
         let (packet, lost) = ([0x45; 61], [0x60; 40]);
-        capture.add(at(5), 0, Point::In, Fate::Delivered, &packet);
-        capture.add(at(7), 0, Point::Out, Fate::Delivered, &packet);
-        capture.add(at(9), 1, Point::Dropped, Fate::Dropped(Cause::Loss), &lost);
+        capture.add(
+            at(5),
+            DirectionId::at(0),
+            Point::In,
+            Fate::Delivered,
+            &packet,
+        );
+        capture.add(
+            at(7),
+            DirectionId::at(0),
+            Point::Out,
+            Fate::Delivered,
+            &packet,
+        );
+        capture.add(
+            at(9),
+            DirectionId::at(1),
+            Point::Dropped,
+            Fate::Dropped(Cause::Loss),
+            &lost,
+        );
         std::fs::write(&log, "CLIENT_RANDOM 00 11\nCLIENT_RANDOM 22 33\n").unwrap();
         capture.finish().unwrap();
 

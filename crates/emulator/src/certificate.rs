@@ -1,17 +1,19 @@
-//! Whether to trust a run: what became of the packets, and how punctual the machine was.
+//! The certificate of a run, which says whether to trust it: what became of the packets, and how punctual the machine was.
 
 use std::fmt;
 
 use bentpipe_link::Counters;
 use bentpipe_units::Span;
+use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 
-use crate::change::Changed;
+use crate::direction::DirectionName;
 pub use crate::lateness::Quantiles;
+use crate::link_update::AppliedChange;
 use bentpipe_os::realtime::Granted;
 
 /// What a run amounted to. A run whose certificate is not valid is repeated, not averaged.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Certificate {
     /// Names this form of the certificate.
     pub schema: &'static str,
@@ -33,14 +35,14 @@ pub struct Certificate {
     pub links: Vec<LinkReport>,
     /// What changed about the links in that time, from outside or as the scenario plans it,
     /// in order.
-    pub changes: Vec<Changed>,
+    pub changes: Vec<AppliedChange>,
     /// What ended the run before its time, if anything did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
 }
 
 /// The machine under the run.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Machine {
     /// What it granted.
     #[serde(flatten)]
@@ -54,7 +56,7 @@ pub struct Machine {
 }
 
 /// One link: two directions.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct LinkReport {
     /// Its name.
     pub name: String,
@@ -63,10 +65,10 @@ pub struct LinkReport {
 }
 
 /// One direction of a link.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct DirectionReport {
-    /// "forward" or "return".
-    pub name: &'static str,
+    /// Which one.
+    pub name: DirectionName,
     /// Where packets came in: namespace and device.
     pub from: String,
     /// Where they came out: namespace and device.
@@ -98,6 +100,11 @@ pub struct DirectionReport {
 
 /// The form of the certificate that this version writes.
 pub const SCHEMA: &str = "bentpipe/certificate/1";
+
+/// JSON Schema of a certificate.
+pub fn schema() -> Schema {
+    schemars::schema_for!(Certificate)
+}
 
 /// One packet in a thousand may be later than 1 ms, or than 0.5 % of the round-trip
 /// time where that is more: below it, lateness hides in any real link's jitter.
@@ -271,7 +278,7 @@ mod tests {
         }
     }
 
-    fn direction(name: &'static str) -> DirectionReport {
+    fn direction(name: DirectionName) -> DirectionReport {
         DirectionReport {
             name,
             from: "gw/sat0".into(),
@@ -289,11 +296,11 @@ mod tests {
     }
 
     fn links(change: impl FnOnce(&mut DirectionReport)) -> Vec<LinkReport> {
-        let mut forward = direction("forward");
+        let mut forward = direction(DirectionName::Forward);
         change(&mut forward);
         vec![LinkReport {
             name: "satellite".into(),
-            directions: [forward, direction("return")],
+            directions: [forward, direction(DirectionName::Return)],
         }]
     }
 

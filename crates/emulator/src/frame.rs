@@ -1,4 +1,4 @@
-//! What travels: one IP packet, and what its record will say.
+//! A packet on its way through a link, and what its record will say.
 
 use bentpipe_link::{Packet, ip};
 use bentpipe_units::Time;

@@ -1,7 +1,8 @@
-//! How late: a distribution of spans of time.
+//! Distributions of lateness.
 
 use bentpipe_units::Span;
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Spans of time by how often they occurred, in memory that does not grow.
@@ -48,7 +49,7 @@ fn micros(nanos: u64) -> f64 {
 }
 
 /// Quantiles of spans of time, microseconds; all zero when there was none.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Quantiles {
     /// The median.
     pub p50: f64,

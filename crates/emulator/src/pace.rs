@@ -1,4 +1,4 @@
-//! What to do next, without a clock.
+//! The decision what the event loop does next, without a clock.
 
 use bentpipe_units::{Span, Time};
 

@@ -1,4 +1,4 @@
-//! Memory for packets.
+//! A pool of memory for packets.
 
 /// Buffers that wait to be used again, so that a packet costs no allocation.
 #[derive(Debug)]

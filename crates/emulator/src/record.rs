@@ -1,4 +1,4 @@
-//! What became of each packet, in a file.
+//! Records of what became of each packet, in a file.
 //!
 //! The file begins with one line of JSON, which says what follows: fixed-size records
 //! in the form that numpy calls a structured dtype. To read it:
@@ -14,8 +14,10 @@ use std::io::{self, Write};
 
 use bentpipe_link::Cause;
 use bentpipe_units::Time;
+use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 
+use crate::direction::{DirectionId, DirectionName};
 use crate::spool::{Incomplete, Sink, Spool};
 
 /// Names this form of the file.
@@ -46,7 +48,7 @@ pub(super) struct Record {
     pub late_ns: u64,
     pub queue: u64,
     pub length: usize,
-    pub direction: usize,
+    pub direction: DirectionId,
     pub fate: Fate,
 }
 
@@ -87,24 +89,40 @@ impl Record {
         to.extend_from_slice(&u32(self.late_ns).to_le_bytes());
         to.extend_from_slice(&u32(self.queue).to_le_bytes());
         to.extend_from_slice(&u16(self.length).to_le_bytes());
-        to.extend_from_slice(&u16(self.direction).to_le_bytes());
+        to.extend_from_slice(&u16(self.direction.index()).to_le_bytes());
         to.extend_from_slice(&self.fate.number().to_le_bytes());
     }
 }
 
-#[derive(Serialize)]
+/// The first line of a file of packet records.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PacketsHeader")]
 struct Header<'a> {
+    /// Names this form of the file.
     schema: &'static str,
+    /// The scenario's name.
     scenario: &'a str,
-    directions: Vec<Named<'a>>,
+    /// The directions that a record's `direction` counts.
+    directions: Vec<NamedDirection<'a>>,
+    /// What a record's `fate` counts.
     fates: Vec<&'static str>,
+    /// The fields of a record, each with its name and its type as numpy writes it.
     record: [(&'static str, &'static str); FIELDS.len()],
 }
 
-#[derive(Serialize)]
-struct Named<'a> {
+/// One direction of one link.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "NamedDirection")]
+struct NamedDirection<'a> {
+    /// The link's name.
     link: &'a str,
-    name: &'static str,
+    /// Which of its directions.
+    name: DirectionName,
+}
+
+/// JSON Schema of the line that a file of packet records begins with.
+pub fn schema() -> Schema {
+    schemars::schema_for!(Header<'static>)
 }
 
 /// Writes records, on a thread of its own.
@@ -131,7 +149,7 @@ impl Recorder {
             scenario,
             directions: links
                 .iter()
-                .flat_map(|link| ["forward", "return"].map(|name| Named { link, name }))
+                .flat_map(|link| DirectionName::BOTH.map(|name| NamedDirection { link, name }))
                 .collect(),
             fates: Fate::names(),
             record: FIELDS,
@@ -214,7 +232,7 @@ mod tests {
             late_ns: 3,
             queue: 4,
             length: 5,
-            direction: 6,
+            direction: DirectionId::at(6),
             fate,
         }
     }

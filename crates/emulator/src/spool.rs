@@ -1,4 +1,4 @@
-//! Bytes on their way to a file, on a thread of its own: the loop never waits for a disk.
+//! A queue of bytes to a file that is written on a thread of its own: the loop never waits for a disk.
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};

@@ -40,7 +40,9 @@ fn links(spec: &DirectionSpec) -> Vec<&DirectionSpec> {
 }
 
 fn switches(spec: &DirectionSpec) -> bool {
-    spec.change.iter().any(|change| change.change.link.is_some())
+    spec.change
+        .iter()
+        .any(|change| change.change.link.is_some())
 }
 
 /// Nothing can arrive sooner after it entered.

@@ -1,4 +1,4 @@
-//! Keeping the machine's idle processors awake while packets flow.
+//! The latency that idle processors may take to wake up, bounded while packets flow.
 //!
 //! A processor that sleeps takes some ten microseconds longer to see to a packet or a timer
 //! than one that waits in a loop, and the deeper it sleeps the longer. What asks the kernel to
@@ -31,7 +31,7 @@ pub fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// Asks for awake processors from each packet until a while after the last.
+/// Asks for processors without sleep states from each packet until a while after the last.
 #[derive(Debug)]
 pub struct CpuLatency<W: Write = File> {
     /// What takes the latency that is asked for; nothing once it has refused.
@@ -68,7 +68,7 @@ impl<W: Write> CpuLatency<W> {
         }
     }
 
-    /// Ends the vigil if it is time to.
+    /// Takes the request back if it is time to.
     pub fn look(&mut self, now: Time) {
         if self.flow.look(now) {
             self.ask(ANY);
@@ -139,14 +139,14 @@ mod tests {
 
     #[test]
     fn the_kernel_is_asked_once_for_each_beginning_and_each_end() {
-        let mut vigil = CpuLatency::new(Some(Vec::new()));
+        let mut cpu_latency = CpuLatency::new(Some(Vec::new()));
         for millis in [10, 20, 30, 1020, 1030, 2029, 2030, 3000] {
-            vigil.look(at(millis));
+            cpu_latency.look(at(millis));
             if millis <= 1020 || millis == 3000 {
-                vigil.packet(at(millis));
+                cpu_latency.packet(at(millis));
             }
         }
-        let asked: Vec<_> = vigil
+        let asked: Vec<_> = cpu_latency
             .request
             .unwrap()
             .chunks(4)
@@ -167,14 +167,14 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_keeps_its_processors_awake_where_it_grants_it() {
-        let (mut vigil, granted) = CpuLatency::claim();
+    fn the_machine_bounds_its_latency_where_it_grants_it() {
+        let (mut cpu_latency, granted) = CpuLatency::claim();
         if granted.is_err() {
-            assert_eq!(vigil.ends(), None);
+            assert_eq!(cpu_latency.ends(), None);
             return;
         }
-        vigil.packet(at(1));
-        assert_eq!(vigil.ends(), Some(at(1001)));
+        cpu_latency.packet(at(1));
+        assert_eq!(cpu_latency.ends(), Some(at(1001)));
         let mut latency = [0xff; 4];
         let mut device = File::open(DEVICE).unwrap();
         device.read_exact(&mut latency).unwrap();

@@ -1,7 +1,7 @@
 //! The only crate that touches the machine.
 //!
-//! For the laboratory, in the order in which a packet and its device need it:
-//! [`namespace`], [`tun`], [`segment`], [`realtime`] and the [`emulator`] itself.
+//! For the emulator, in the order in which a packet and its device need it:
+//! [`namespace`], [`tun`], [`segment`], [`cpu_latency`] and [`realtime`].
 //!
 //! For the tunnel: [`ingress`] and [`tproxy`] bring applications' connections,
 //! [`tcp`], [`udp`] and [`quic`] are its sockets, [`network`] says when its addresses

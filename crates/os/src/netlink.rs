@@ -1,4 +1,4 @@
-//! Asking and telling the kernel about network devices (rtnetlink(7)).
+//! Requests to the kernel about network devices (rtnetlink(7)).
 
 use std::io;
 use std::net::IpAddr;

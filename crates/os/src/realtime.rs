@@ -1,4 +1,4 @@
-//! Asking the machine for punctuality.
+//! Real-time scheduling, and what else the machine grants a thread that must be punctual.
 
 use std::fmt;
 use std::io;
@@ -6,6 +6,7 @@ use std::num::NonZeroU64;
 
 use bentpipe_units::Span;
 use rustix::mm::MlockAllFlags;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cpu_latency::{self, CpuLatency};
@@ -15,7 +16,7 @@ use crate::cpu_latency::{self, CpuLatency};
 const PRIORITY: i32 = 60;
 
 /// What the machine granted the calling thread.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct Granted {
     /// It runs before every ordinary thread (`SCHED_FIFO`).
     pub fifo: bool,
@@ -56,7 +57,7 @@ impl Granted {
                 false
             }
         };
-        let (vigil, awake) = CpuLatency::claim();
+        let (cpu_latency, awake) = CpuLatency::claim();
         if let Err(error) = &awake {
             refused.push(format!(
                 "awake processors: {}: {error}; {}",
@@ -70,7 +71,7 @@ impl Granted {
             processors_awake: awake.is_ok(),
             refused,
         };
-        (granted, vigil)
+        (granted, cpu_latency)
     }
 }
 

@@ -1,5 +1,5 @@
-//! What a network card does to a large packet before it is on the wire: cut it into
-//! packets of the link's size, and complete their checksums.
+//! Segmentation as a network card does it before a large packet is on the wire: cut into
+//! packets of the link's size, with their checksums completed.
 //!
 //! The kernel hands TCP and UDP to a TUN device as it would to a card that does this
 //! (virtio 1.2, section 5.1.6): up to 64 KiB behind one header, which says how to cut.

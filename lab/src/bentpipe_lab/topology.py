@@ -57,7 +57,7 @@ TCP_BUFFERS = "4096 131072 33554432"
 
 
 CERTIFICATE = "certificate.json"
-LAP = "lap "
+LAP = "interval "
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,20 @@ pub enum Directions {
     Both,
 }
 
+impl Directions {
+    /// All there are.
+    pub const ALL: [Self; 3] = [Self::Forward, Self::Return, Self::Both];
+
+    /// "forward", "return" or "both".
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Return => "return",
+            Self::Both => "both",
+        }
+    }
+}
+
 /// What changes of each direction; an empty [`Change`] changes nothing.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LinkChange {
