@@ -29,7 +29,7 @@ demo-quick: setup build ## the demo with one run of each workload
 
 bench: setup build ## speed, memory and punctuality of tunnel and emulator; writes out/bench/summary.json
 	@$(NETADMIN) $(PYTHON) -m bentpipe_lab bench --out out/bench
-	@$(PYTHON) -m bentpipe_lab.virtual_time_bench --out out/bench
+	@$(PYTHON) -m bentpipe_lab.bench.virtual_time --out out/bench
 
 controllers: setup build ## the tunnel's controllers beside each other over GEO, LEO and a lossy GEO, in real time
 	@$(NETADMIN) $(PYTHON) -m bentpipe_lab controllers --out out/controllers

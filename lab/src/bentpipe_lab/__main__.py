@@ -6,8 +6,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bentpipe_lab import bench, controllers, demo, host
+from bentpipe_lab.bench import tunnel as bench
 from bentpipe_lab.errors import LabError
+from bentpipe_lab.net import host
+from bentpipe_lab.studies import controllers, demo
 from bentpipe_lab.studies import run as studies
 
 
@@ -32,7 +34,7 @@ def main() -> int:
     try:
         match arguments.command:
             case "demo":
-                return demo.demo(arguments.out, demo.QUICK if arguments.quick else demo.COUNTS, console)
+                return demo.demo(arguments.out, demo.counts_of_runs(quick=arguments.quick), console)
             case "bench":
                 return bench.bench(arguments.out, console)
             case "controllers":

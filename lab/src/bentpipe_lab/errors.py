@@ -11,3 +11,15 @@ class MissingCapabilityError(LabError):
 
 class ProgramError(LabError):
     """A supervised program ended, or stayed silent, when it should have been running."""
+
+
+class RegistrationError(LabError):
+    """A workload or a system lacks a part of its contract."""
+
+
+class UnknownNameError(LabError):
+    """Nothing of that name is registered."""
+
+
+class NotInPathError(LabError):
+    """A system runs, but the traffic does not go through it."""

@@ -10,8 +10,8 @@ from bentpipe_lab.errors import LabError
 
 
 @dataclass(frozen=True)
-class Look:
-    """A look at the run's first flow."""
+class FlowSample:
+    """A sample of the run's first flow."""
 
     at_s: float
     received: int
@@ -29,7 +29,7 @@ class Run:
     axes: Mapping[str, str]
     seed: int
     transfers: list[Mapping[str, Any]] = field(default_factory=list)
-    looks: list[Look] = field(default_factory=list)
+    samples: list[FlowSample] = field(default_factory=list)
     flow: Mapping[str, Any] = field(default_factory=dict)
     links: list[Mapping[str, Any]] = field(default_factory=list)
 
@@ -56,29 +56,31 @@ def runs(directory: Path) -> Iterator[Run]:
     run: Run | None = None
     with _there(directory / "records.jsonl").open() as lines:
         for line in lines:
-            told = json.loads(line)
-            if "run" in told:
+            record = json.loads(line)
+            if "run" in record:
                 if run is not None:
                     yield run
-                begun = told["run"]
+                begun = record["run"]
                 run = None if "failed" in begun else Run(begun["axes"], begun["seed"])
-            elif run is not None and told.get("flow", 0) == 0:
-                _add(run, told)
+            elif run is not None and record.get("flow", 0) == 0:
+                _add(run, record)
     if run is not None:
         yield run
 
 
-def _add(run: Run, told: Mapping[str, Any]) -> None:
-    match told.get("record"):
+def _add(run: Run, record: Mapping[str, Any]) -> None:
+    match record.get("record"):
         case "sample":
-            look = Look(told["at_ns"] / 1e9, told["received"], told["arrived_udp_bytes"], told["rtt_ns"] / 1e6)
-            run.looks.append(look)
+            sample = FlowSample(
+                record["at_ns"] / 1e9, record["received"], record["arrived_udp_bytes"], record["rtt_ns"] / 1e6
+            )
+            run.samples.append(sample)
         case "transfer":
-            run.transfers.append(told)
+            run.transfers.append(record)
         case "flow":
-            run.flow = told
+            run.flow = record
         case "link":
-            run.links.append(told)
+            run.links.append(record)
 
 
 def lines(directory: Path) -> Sequence[Line]:
