@@ -52,7 +52,7 @@ lint: setup ## formatting, clippy, ruff, mypy
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cd lab && ../$(VENV)/bin/ruff format --check . ../e2e && ../$(VENV)/bin/ruff check . ../e2e && ../$(VENV)/bin/mypy && ../$(VENV)/bin/mypy ../e2e
 
-unit: setup ## the tests of the crates and of the lab
+unit: setup build ## the tests of the crates and of the lab
 	cargo test --workspace --locked
 	$(PYTHON) -m pytest -q -c lab/pyproject.toml lab/tests
 
@@ -70,11 +70,14 @@ lock: ## resolve lab/requirements.lock anew (needs uv)
 clean: ## remove what was built and measured
 	rm -rf target out $(VENV)
 
-# The environment holds exactly what the lock names, checked by hash, and finds the lab in this checkout.
+# The environment holds exactly what the lock names, checked by hash, and finds the lab in this checkout;
+# bentpipe-lab is its command.
 $(VENV)/.locked: lab/requirements.lock scripts/install-missing
 	@scripts/install-missing
 	rm -rf $(VENV)
 	python3 -m venv $(VENV)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $<
 	@$(PYTHON) -c 'import pathlib, site; pathlib.Path(site.getsitepackages()[0], "bentpipe_lab.pth").write_text(str(pathlib.Path("lab/src").absolute()))'
+	@printf '#!%s\nimport sys\n\nfrom bentpipe_lab.__main__ import main\n\nsys.exit(main())\n' "$(CURDIR)/$(PYTHON)" >$(VENV)/bin/bentpipe-lab
+	@chmod +x $(VENV)/bin/bentpipe-lab
 	@touch $@

@@ -23,3 +23,19 @@ class UnknownNameError(LabError):
 
 class NotInPathError(LabError):
     """A system runs, but the traffic does not go through it."""
+
+
+class PlanError(LabError):
+    """A campaign's plan is wrong. The message names the field, the value and what would be right."""
+
+
+class CampaignError(LabError):
+    """A campaign's directory is not what was asked for: absent, begun before, or in use."""
+
+
+class UnsupportedError(LabError):
+    """A system or a workload does not exist for the clock that was asked for."""
+
+
+class DiskFullError(LabError):
+    """There is no room for what was measured; what was kept before is whole."""

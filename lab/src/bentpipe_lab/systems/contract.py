@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from bentpipe_lab.errors import MissingCapabilityError, NotInPathError
+from bentpipe_lab.errors import MissingCapabilityError, NotInPathError, UnsupportedError
+from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import Topology, address_seen_by_server
 from bentpipe_lab.registry import Part
+from bentpipe_lab.workloads.contract import Transfer
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,20 @@ class Settings:
         return " ".join(
             [*filter(None, [self.controller]), *window, *(f"{key}={value}" for key, value in self.fields.items())]
         )
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """A run in virtual time, as a plan asks for it."""
+
+    scenario: Mapping[str, Any]
+    """The scenario's fields."""
+    link: Link
+    transfer: Transfer
+    settings: Settings
+    limit_s: float
+    """How long the transfer may take."""
+    sample_every: str
 
 
 class System(Part, ABC):
@@ -52,6 +68,11 @@ class System(Part, ABC):
     """The programs that it needs, each with how it is installed."""
     takes_settings: ClassVar[bool] = True
     """Whether it has a controller, an initial window and a configuration to set."""
+    clocks: ClassVar[tuple[str, ...]] = ("real",)
+    """Where it runs: "real" in namespaces over the emulator, "virtual" in the simulator."""
+
+    simulated_packet_s: ClassVar[float] = 2.2e-5
+    """Processor time of one of its packets in virtual time, for estimates; `make bench` measures it."""
 
     def require(self) -> None:
         """Raise unless it is installed; the error says how to install it."""
@@ -77,6 +98,14 @@ class System(Part, ABC):
                 f" {path.directory}"
             )
         return seen
+
+    def crossed(self, link: Link) -> Link:
+        """The part of a link that its flows cross: all of it, where it does not say otherwise."""
+        return link
+
+    def simulation(self, _request: Simulation) -> dict[str, Any]:
+        """The plan, for `bentpipe sim`, of a run in virtual time."""
+        raise UnsupportedError(f"{self.name} does not run in virtual time")
 
     def stop(self, path: Topology) -> None:
         """Stop it, in order; what it keeps when it ends well is on disk afterwards."""

@@ -1,20 +1,25 @@
 """bentpipe: a paired terminal and gateway."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from bentpipe_lab.net import host
+from bentpipe_lab.analysis import bounds
+from bentpipe_lab.net import content, host
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.origin import NAME
 from bentpipe_lab.net.process import Process
 from bentpipe_lab.net.topology import GROUND, LISTED, SATELLITE, SERVER4, SERVER6, Topology
-from bentpipe_lab.systems.contract import Settings, System
+from bentpipe_lab.systems.contract import Settings, Simulation, System
 
 GATEWAY_PORT = 4433
 SOCKS = ("127.0.0.1", 1080)
 MEMORY = "256 MiB"
+WARM_UP_BOUNDS = 4
+"""The simulator gives each transfer of the warm-up so many times its bound."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,8 @@ class Transport:
     memory: str | None = MEMORY
     expected_rate: str | None = None
     expected_rtt: str | None = None
+    further: Mapping[str, Any] = field(default_factory=dict)
+    """Other fields of the table, by name."""
 
     @classmethod
     def for_link(cls, link: Link | None) -> "Transport":
@@ -37,16 +44,21 @@ class Transport:
             expected_rtt=f"{link.satellite_rtt_s * 1e3:g} ms",
         )
 
-    def table(self) -> str:
-        """As TOML."""
+    def fields(self) -> dict[str, Any]:
+        """The fields that are set, by name."""
         fields = {
             "controller": self.controller,
             "expected_rate": self.expected_rate,
             "initial_window": self.initial_window,
             "expected_rtt": self.expected_rtt,
             "memory": self.memory,
+            **self.further,
         }
-        lines = [f"{name} = {json.dumps(value)}" for name, value in fields.items() if value is not None]
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def table(self) -> str:
+        """As TOML."""
+        lines = [f"{name} = {json.dumps(value)}" for name, value in self.fields().items()]
         return "\n".join(["[transport]", *lines, ""])
 
 
@@ -136,6 +148,7 @@ class Tunnel(System):
     label = "bentpipe"
     colour = "#1668b8"
     pale = "#c3daf0"
+    clocks = ("virtual", "real")
 
     def require(self) -> None:
         """Raise unless the binary is built."""
@@ -143,13 +156,48 @@ class Tunnel(System):
 
     def start(self, path: Topology, settings: Settings) -> None:
         """Pair both ends and start them; the session is up when this returns."""
-        window = None if settings.initial_window is None else f"{settings.initial_window} packets"
-        transport = replace(Transport.for_link(path.link), controller=settings.controller, initial_window=window)
-        start_bentpipe(path, transport)
+        start_bentpipe(path, _transport(path.link, settings))
+
+    def simulation(self, request: Simulation) -> dict[str, Any]:
+        """The daemons' own code: warmed up as in real time, then the transfer."""
+        down, up = (
+            bounds.download_s(request.link, content.FILES["10MiB"]),
+            bounds.upload_s(request.link, content.FILES["2MB"]),
+        )
+        starts = [5.0]
+        for least in (down, up, down):
+            starts.append(starts[-1] + WARM_UP_BOUNDS * least)
+        measured = {"name": "measured", "start": _span(starts[3])}
+        measured["upload" if request.transfer.upload else "download"] = f"{request.transfer.size} B"
+        return {
+            "through": "tunnel",
+            "until": _span(starts[3] + request.limit_s),
+            "sample_every": request.sample_every,
+            "granularity": "1 ms",
+            "link": request.scenario,
+            "transport": _transport(request.link, request.settings).fields(),
+            "flow": [
+                {"name": "warm-up 1", "start": _span(starts[0]), "download": "10 MiB"},
+                {"name": "warm-up 2", "start": _span(starts[1]), "upload": "2 MB"},
+                {"name": "warm-up 3", "start": _span(starts[2]), "download": "10 MiB"},
+                measured,
+            ],
+        }
 
     def address_at_server(self) -> str:
         """The gateway's."""
         return GROUND.near4
+
+
+def _transport(link: Link | None, settings: Settings) -> Transport:
+    window = None if settings.initial_window is None else f"{settings.initial_window} packets"
+    transport = replace(Transport.for_link(link), controller=settings.controller, initial_window=window)
+    return replace(transport, further=dict(settings.fields))
+
+
+def _span(seconds: float) -> str:
+    """A time in the simulator's plan, in whole milliseconds."""
+    return f"{math.ceil(seconds * 1e3)} ms"
 
 
 def _rate(bit_s: float) -> str:

@@ -2,12 +2,24 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import Topology
 from bentpipe_lab.records.sample import Outcome
 from bentpipe_lab.registry import Part
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A workload as the simulator can do it: bytes one way over one flow."""
+
+    size: int
+    """Bytes."""
+    upload: bool = False
+    until: Literal["first byte", "last byte"] = "last byte"
+    """The moment that counts."""
 
 
 class Workload(Part, ABC):
@@ -27,6 +39,8 @@ class Workload(Part, ABC):
     """Bytes of a download whose arrival over time is drawn; None draws no curve."""
     timeline: ClassVar[bool] = False
     """Whether its outcome lists objects whose timeline is drawn."""
+    transfer: ClassVar[Transfer | None] = None
+    """What it is in virtual time; None when it runs in real time only."""
 
     @abstractmethod
     def run(self, path: Topology) -> Outcome:

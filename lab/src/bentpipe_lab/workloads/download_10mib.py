@@ -8,7 +8,7 @@ from bentpipe_lab.net import content
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import Topology
 from bentpipe_lab.records.sample import Outcome
-from bentpipe_lab.workloads.contract import Workload
+from bentpipe_lab.workloads.contract import Transfer, Workload
 from bentpipe_lab.workloads.programs import curl
 
 FILE = "10MiB"
@@ -23,6 +23,7 @@ class Download10Mib(Workload):
     demo_runs: ClassVar[Mapping[str, int]] = {"geo": 3, "leo": 5}
     headline = True
     curve_bytes = content.FILES[FILE]
+    transfer = Transfer(content.FILES[FILE])
 
     def run(self, path: Topology) -> Outcome:
         """Download it with curl."""

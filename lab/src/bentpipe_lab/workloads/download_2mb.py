@@ -8,7 +8,7 @@ from bentpipe_lab.net import content
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import Topology
 from bentpipe_lab.records.sample import Outcome
-from bentpipe_lab.workloads.contract import Workload
+from bentpipe_lab.workloads.contract import Transfer, Workload
 from bentpipe_lab.workloads.programs import curl
 
 FILE = "2MB"
@@ -23,6 +23,7 @@ class Download2Mb(Workload):
     demo_runs: ClassVar[Mapping[str, int]] = {"geo": 4, "leo": 7}
     headline = False
     curve_bytes = content.FILES[FILE]
+    transfer = Transfer(content.FILES[FILE])
 
     def run(self, path: Topology) -> Outcome:
         """Download it with curl."""

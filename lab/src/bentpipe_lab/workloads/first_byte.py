@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from bentpipe_lab.analysis import bounds
+from bentpipe_lab.net import content
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import Topology
 from bentpipe_lab.records.sample import Outcome
-from bentpipe_lab.workloads.contract import Workload
+from bentpipe_lab.workloads.contract import Transfer, Workload
 from bentpipe_lab.workloads.programs import curl
 
 
@@ -19,6 +20,7 @@ class FirstByte(Workload):
     measures = "time to the first byte"
     demo_runs: ClassVar[Mapping[str, int]] = {"geo": 8, "leo": 15}
     headline = True
+    transfer = Transfer(content.FILES["first-byte"], until="first byte")
 
     def run(self, path: Topology) -> Outcome:
         """Ask for 100 bytes with curl."""

@@ -8,7 +8,7 @@ from bentpipe_lab.net import content
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import Topology
 from bentpipe_lab.records.sample import Outcome
-from bentpipe_lab.workloads.contract import Workload
+from bentpipe_lab.workloads.contract import Transfer, Workload
 from bentpipe_lab.workloads.programs import curl
 
 FILE = "10MiB"
@@ -21,6 +21,7 @@ class Upload10Mib(Workload):
     order = 60
     measures = "time to the server's answer"
     demo_runs: ClassVar[Mapping[str, int]] = {"geo": 1, "leo": 1}
+    transfer = Transfer(content.FILES[FILE], upload=True)
 
     def run(self, path: Topology) -> Outcome:
         """PUT it with curl."""
