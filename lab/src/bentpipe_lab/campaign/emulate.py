@@ -27,7 +27,7 @@ from bentpipe_lab.campaign.simulate import RESULT_SCHEMA
 from bentpipe_lab.campaign.store import PROVENANCE, RESULT, SAMPLES, Store
 from bentpipe_lab.campaign.unit import Run, Unit
 from bentpipe_lab.errors import LabError, MissingCapabilityError, NotInPathError, ProgramError
-from bentpipe_lab.net import interrupt
+from bentpipe_lab.net import host, interrupt
 from bentpipe_lab.net.topology import Certificate, Topology, topology
 from bentpipe_lab.records.sample import Outcome
 from bentpipe_lab.records.verdict import Verdict
@@ -128,7 +128,10 @@ def _measure_all(unit: Unit, directory: Path) -> None:
     try:
         system.require()
         control = essence["tcp_controller"] or CONGESTION_CONTROL
-        with topology(directory / "path", scenario, congestion_control=control) as path:
+        with (
+            host.allowed_congestion_control(control),
+            topology(directory / "path", scenario, congestion_control=control) as path,
+        ):
             system.start(path, Settings(**essence["settings"]))
             evidence = {"address_seen_by_server": system.show_in_path(path)}
             if system.warms_up:

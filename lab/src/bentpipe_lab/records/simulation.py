@@ -57,19 +57,23 @@ def outcome(run: SimulatedRun, until: Literal["first byte", "last byte"]) -> Out
 
 
 def samples(run: SimulatedRun) -> list[dict[str, Any]]:
-    """How the run went, a row per moment: at_s, received_bytes, window_bytes, rtt_s of the first flow or terminal."""
+    """How the run's last flow went, a row per moment since it began: at_s, received_bytes, window_bytes, rtt_s."""
+    records = [json.loads(line) for line in run.lines]
+    flow = _last(records)
+    begun_ns = 0 if flow is None else int(flow["begun_ns"])
+    received = 0
     rows = []
-    for line in run.lines:
-        if not line.startswith('{"record":"sample"'):
+    for record in records:
+        if record.get("record") != "sample" or record.get("flow", record.get("terminal", 0)) != 0:
             continue
-        record = json.loads(line)
-        if record.get("flow", record.get("terminal", 0)) != 0:
+        if record["at_ns"] < begun_ns:
+            received = record["received"]
             continue
         sender = record.get("session") or record
         rows.append(
             {
-                "at_s": record["at_ns"] / 1e9,
-                "received_bytes": record["received"],
+                "at_s": (record["at_ns"] - begun_ns) / 1e9,
+                "received_bytes": record["received"] - received,
                 "window_bytes": sender.get("window"),
                 "rtt_s": None if sender.get("rtt_ns") is None else sender["rtt_ns"] / 1e9,
             }
