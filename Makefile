@@ -10,7 +10,7 @@ PYTHON := $(VENV)/bin/python
 # Runs a command where network namespaces can be made: as root as it is, otherwise in a user namespace.
 NETADMIN := scripts/with-namespaces
 
-.PHONY: help setup build demo demo-quick test lint unit e2e bench controllers budgets studies fuzz fmt lock clean
+.PHONY: help setup build demo demo-quick test lint unit e2e bench controllers budgets studies types fuzz fmt lock clean
 
 help: ## these lines
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ studies: setup build ## published studies in virtual time, beside their figures;
 	@$(PYTHON) -m bentpipe_lab studies --out out/studies
 
 FUZZ_SECONDS := 60
+types: setup ## the lab's types of the binary's records, from schemas/
+	$(PYTHON) -m bentpipe_lab.records.generate
+
 fuzz: ## every fuzz target for FUZZ_SECONDS (needs cargo-fuzz and a nightly toolchain)
 	@for target in $$(cargo +nightly fuzz list); do \
 		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -timeout=10; done

@@ -25,6 +25,7 @@ from bentpipe_lab.workloads import WORKLOADS
 PAGE, FIGURES, DATA = "index.html", "figures", "data"
 SHOWN_FAILURES = 60
 MOST_COMPARED = 400
+SIGNIFICANT = 0.05
 
 
 def write(campaign: Campaign) -> Path:
@@ -153,7 +154,7 @@ def _comparison(each: Beside) -> dict[str, Any]:
         "welch": _p(each.comparison.welch_p),
         "mann_whitney": _p(each.comparison.mann_whitney_p),
         "holm": _p(each.p),
-        "clear": each.p is not None and each.p < 1 - 0.95,
+        "differs": each.p is not None and each.p < SIGNIFICANT,
         "effect": f"{each.comparison.effect:+.2f}",
     }
 

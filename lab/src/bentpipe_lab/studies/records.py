@@ -4,9 +4,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from bentpipe_lab.errors import LabError
+from bentpipe_lab.records.generated import Line, QuicSample
+
+__all__ = ["FlowSample", "Line", "Run", "lines", "runs"]
 
 
 @dataclass(frozen=True)
@@ -34,23 +37,6 @@ class Run:
     links: list[Mapping[str, Any]] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Line:
-    """One line of the summary: all runs of one point."""
-
-    axes: Mapping[str, str]
-    n_ok: int
-    n_total: int
-    median_s: float | None
-    p25_s: float | None
-    p75_s: float | None
-    median_first_byte_s: float | None
-    median_goodput_bit_s: float | None
-    median_wire_per_payload: float | None
-    median_share: float | None
-    verdicts: Mapping[str, int]
-
-
 def runs(directory: Path) -> Iterator[Run]:
     """The runs in `records.jsonl`, one after the other; those that failed are left out."""
     run: Run | None = None
@@ -71,9 +57,8 @@ def runs(directory: Path) -> Iterator[Run]:
 def _add(run: Run, record: Mapping[str, Any]) -> None:
     match record.get("record"):
         case "sample":
-            sample = FlowSample(
-                record["at_ns"] / 1e9, record["received"], record["arrived_udp_bytes"], record["rtt_ns"] / 1e6
-            )
+            seen = cast(QuicSample, record)
+            sample = FlowSample(seen["at_ns"] / 1e9, seen["received"], seen["arrived_udp_bytes"], seen["rtt_ns"] / 1e6)
             run.samples.append(sample)
         case "transfer":
             run.transfers.append(record)
