@@ -113,13 +113,14 @@ def main() -> int:
     unit = Unit(**{**task, "runs": [Run(**run) for run in task["runs"]]})
     try:
         with interrupt.as_exception():
-            _measure_all(unit, directory)
+            measure_all(unit, directory)
     except (KeyboardInterrupt, BrokenPipeError):
         return 130
     return 0
 
 
-def _measure_all(unit: Unit, directory: Path) -> None:
+def measure_all(unit: Unit, directory: Path) -> None:
+    """Build the path, do the runs, print a line for each; what keeps the path from being built is their verdict."""
     essence = next(iter(unit.points.values()))
     scenario = directory / "scenario.toml"
     scenario.write_text(essence["scenario"])
