@@ -1,7 +1,7 @@
 //! Any text is refused with an error or becomes a change that every kind of link takes.
 #![no_main]
 
-use bentpipe_link::scenario::Change;
+use bentpipe_link::Change;
 use bentpipe_link::{Direction, Scenario};
 use bentpipe_units::Time;
 

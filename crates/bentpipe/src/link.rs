@@ -6,6 +6,7 @@ use anyhow::Context;
 use bentpipe_link::Scenario;
 use bentpipe_link::explain::Explanation;
 use bentpipe_link_validate::{self as validate, Presets};
+use bentpipe_units::Bytes;
 use clap::Subcommand;
 
 use crate::control::{self, Answer, Question, Set, Sides};
@@ -20,6 +21,12 @@ pub enum Command {
         /// As JSON, for programs
         #[arg(long)]
         json: bool,
+        /// With the least time in which so much can be transferred, like "10 MiB"; may be repeated
+        #[arg(long, value_name = "SIZE")]
+        bytes: Vec<Bytes>,
+        /// Round trips that the transfers need one after the other
+        #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+        round_trips: u32,
     },
     /// Change a running emulator's links
     ///
@@ -73,8 +80,16 @@ pub enum Command {
 
 pub fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Explain { scenario, json } => {
-            let explanation = Explanation::of(&load(&scenario)?);
+        Command::Explain {
+            scenario,
+            json,
+            bytes,
+            round_trips,
+        } => {
+            let mut explanation = Explanation::of(&load(&scenario)?);
+            for payload in bytes {
+                explanation.add_bound(payload, round_trips);
+            }
             if json {
                 let text =
                     serde_json::to_string_pretty(&explanation).map_err(anyhow::Error::from)?;

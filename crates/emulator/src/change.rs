@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use bentpipe_link::scenario::{Change, Scheduled};
+use bentpipe_link::{Change, ScheduledChange};
 use bentpipe_units::{Span, Time};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -133,8 +133,8 @@ pub(super) struct Planned {
 /// What a scenario plans for a link with these changes, each with its moment, and
 /// with a new address at some of its switches.
 pub(super) fn planned(
-    forward: &[Scheduled],
-    back: &[Scheduled],
+    forward: &[ScheduledChange],
+    back: &[ScheduledChange],
     new_address_at: &[Span],
 ) -> Vec<(Span, Planned)> {
     let plan = |direction, what: String, new_address| Planned {
@@ -148,9 +148,9 @@ pub(super) fn planned(
     let directions = [(forward, "forward"), (back, "return")].into_iter();
     let changes = directions.flat_map(|(changes, direction)| {
         changes.iter().filter_map(move |scheduled| {
-            let what = scheduled.change().to_string();
+            let what = scheduled.change.to_string();
             let at = scheduled.at;
-            match (&scheduled.link, direction) {
+            match (&scheduled.change.link, direction) {
                 (None, _) => Some((at, plan(direction, what, false))),
                 // A switch is of both directions, and told once.
                 (Some(_), "forward") if !new_address_at.contains(&at) => {

@@ -1,4 +1,4 @@
-//! When capacity on a DVB-RCS2 return link comes, and how much of it.
+//! Claims of the capacity of a DVB-RCS2 return link: when it comes, and how much.
 
 use bentpipe_units::{Span, Time};
 

@@ -1,4 +1,4 @@
-//! What any link must obey.
+//! Claims that hold of any link.
 
 use bentpipe_units::{Span, Time};
 

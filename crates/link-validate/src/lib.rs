@@ -1,4 +1,4 @@
-//! The proof: what is claimed, where the claim is from, and what the model does.
+//! The claims about the link model, each with its source, and what the model does.
 //!
 //! Every figure comes out of the same [`Direction`](bentpipe_link::Direction) that the
 //! emulator and the simulator run, with fixed seeds: the report is the same each time.
@@ -103,7 +103,7 @@ fn banded(
 pub(crate) mod probe {
     use bentpipe_units::Time;
 
-    use bentpipe_link::scenario::DirectionSpec;
+    use bentpipe_link::spec::DirectionSpec;
     use bentpipe_link::{Direction, Packet, Scenario};
 
     /// A packet that is only a length, and belongs to a flow.

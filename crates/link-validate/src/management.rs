@@ -1,4 +1,4 @@
-//! What queue management does where it can be traced by hand.
+//! Claims of queue management, traced by hand.
 
 use bentpipe_units::{Span, Time};
 

@@ -1,11 +1,11 @@
-//! What OpenSAND was seen to do, in the configuration of Kosek et al. 2022.
+//! Claims of what OpenSAND was seen to do, in the configuration of Kosek et al. 2022.
 
 use bentpipe_units::{Span, Time};
 
 use super::probe::{Probe, burst, drain};
 use super::{Claim, Presets, banded};
-use bentpipe_link::access::dvb_rcs2;
-use bentpipe_link::scenario::RateSpec;
+use bentpipe_link::dvb;
+use bentpipe_link::spec::RateSpec;
 use bentpipe_link::{Direction, Scenario};
 
 const PLATEAU: &str = "Kosek et al. 2022, goodput_1s_bins.csv, read as kbit/s or Kibit/s";
@@ -84,7 +84,7 @@ pub(super) fn claims(presets: &Presets) -> Vec<Claim> {
 /// Saturated with packets of `len` bytes for 20 s: payload per second, Mbit/s.
 fn goodput(scenario: &Scenario, len: u16, payload: u32) -> f64 {
     let mut spec = scenario.forward.clone();
-    spec.queue = bentpipe_link::scenario::QueueLimit::Packets(u32::MAX).into();
+    spec.queue = bentpipe_link::spec::QueueLimit::Packets(u32::MAX).into();
     let mut link = Direction::new(&spec, 1);
     burst(&mut link, 45_000, len);
     let out = drain(&mut link, Time::from_nanos(20_000_000_000));
@@ -140,7 +140,7 @@ fn up(scenario: &Scenario, len: u16) -> Vec<f64> {
 /// What RBDC gives at most, counted in whole bursts.
 fn return_capacity(scenario: &Scenario) -> Claim {
     let bursts = match &scenario.r#return.rate {
-        RateSpec::DvbRcs2(spec) => dvb_rcs2::bursts_for(spec.rbdc, spec, 223),
+        RateSpec::DvbRcs2(spec) => dvb::bursts_for(spec.rbdc, spec, 223),
         _ => 0,
     };
     banded(

@@ -1,10 +1,10 @@
-//! What geometry says.
+//! Claims of geometry.
 
 use bentpipe_units::Span;
 
 use super::{Claim, banded};
 use bentpipe_link::geometry;
-use bentpipe_link::scenario::{AtEnd, Constellation, GroundPoint, OrbitSpec, Walker};
+use bentpipe_link::spec::{AtEnd, Constellation, GroundPoint, OrbitSpec, Walker};
 
 const SOURCE: &str = "arithmetic: 42,164 km from the Earth's centre, WGS 84, speed of light";
 

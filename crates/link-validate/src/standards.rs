@@ -1,14 +1,12 @@
-//! What standards say.
+//! Claims of standards.
 
 use bentpipe_units::Time;
 
 use super::probe::{burst, drain, forward};
 use super::{Claim, banded};
 use bentpipe_link::Direction;
-use bentpipe_link::access::dvb_s2;
-use bentpipe_link::access::encapsulate::Encapsulation;
-use bentpipe_link::modcod;
-use bentpipe_link::scenario::{DvbS2, Radio};
+use bentpipe_link::dvb::{self, Encapsulation};
+use bentpipe_link::spec::{DvbS2, Radio};
 
 pub(super) fn claims() -> Vec<Claim> {
     dvb_s2_rows()
@@ -36,17 +34,14 @@ fn dvb_s2_rows() -> Vec<Claim> {
         let [id, symbols, _, phy, ip, tcp] = cells[..] else {
             continue;
         };
-        let Some(modcod) = modcod::DVB_S2
-            .iter()
-            .find(|modcod| f64::from(modcod.id) == id)
-        else {
+        let Some(modcod) = dvb::DVB_S2.iter().find(|modcod| f64::from(modcod.id) == id) else {
             continue;
         };
         rows += 1;
         let off = |ours: f64, theirs: f64| ((ours / theirs - 1.0) * 100.0).abs();
         symbols_off = symbols_off.max((f64::from(modcod.symbols()) - symbols).abs());
         phy_off = phy_off.max(off(40.0 * modcod.efficiency, phy));
-        let rate = dvb_s2::ip_rate(&spec, modcod, 1500) / 1e6;
+        let rate = dvb::ip_rate(&spec, modcod, 1500) / 1e6;
         ip_off = ip_off.max(off(rate, ip));
         tcp_off = tcp_off.max(off(rate * 1448.0 / 1500.0, tcp));
     }

@@ -1,13 +1,7 @@
-//! What became of the packets.
+//! Counters of packets and bytes, and the causes of drops.
 
-use std::collections::VecDeque;
-
-use bentpipe_units::Time;
 use serde::Serialize;
 use serde::ser::SerializeMap;
-
-use crate::Packet;
-use crate::queue::{Entry, Load};
 
 /// Why a packet did not come out at the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -129,6 +123,12 @@ impl Drops {
     }
 }
 
+impl Drops {
+    pub(crate) fn count(&mut self, cause: Cause) {
+        self.0[cause as usize] += 1;
+    }
+}
+
 impl Serialize for Drops {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(Cause::ALL.len()))?;
@@ -136,62 +136,5 @@ impl Serialize for Drops {
             map.serialize_entry(cause.name(), &count)?;
         }
         map.end()
-    }
-}
-
-/// A packet that was dropped inside the link.
-#[derive(Debug)]
-pub struct Drop<P> {
-    /// When.
-    pub at: Time,
-    /// Why.
-    pub cause: Cause,
-    /// The packet.
-    pub packet: P,
-}
-
-/// Where the stages write down what they did.
-#[derive(Debug)]
-pub(crate) struct Ledger<P> {
-    pub counters: Counters,
-    /// Drops inside the link, kept only when somebody asked for them.
-    pub kept: Option<VecDeque<Drop<P>>>,
-}
-
-impl<P: Packet> Ledger<P> {
-    pub fn new() -> Self {
-        Self {
-            counters: Counters::default(),
-            kept: None,
-        }
-    }
-
-    /// Counts a drop, if it is one of ours.
-    pub fn drop(&mut self, at: Time, entry: Entry<P>, cause: Cause) {
-        let Load::Ours(packet) = entry.load else {
-            return;
-        };
-        self.count(cause, entry.len);
-        if let Some(kept) = &mut self.kept {
-            kept.push_back(Drop { at, cause, packet });
-        }
-    }
-
-    /// Counts a drop whose packet goes back to whoever brought it.
-    pub fn count(&mut self, cause: Cause, len: u32) {
-        self.counters.dropped.0[cause as usize] += 1;
-        self.counters.dropped_bytes += u64::from(len);
-    }
-
-    /// Marks the packet if it can be marked.
-    pub fn mark(&mut self, entry: &mut Entry<P>) -> bool {
-        match &mut entry.load {
-            Load::Ours(packet) => {
-                let marked = packet.mark_ce();
-                self.counters.marked += u64::from(marked);
-                marked
-            }
-            Load::Cross(_) => false,
-        }
     }
 }

@@ -1,14 +1,14 @@
-//! Somebody else's packets in the same queue.
+//! Cross traffic: somebody else's packets in the same queue.
 
 use bentpipe_units::Time;
 
-use crate::activity::Activity;
-use crate::queue::{Entry, Load};
+use crate::entry::{Entry, Load};
+use crate::on_off::OnOffPeriods;
 use crate::random::{self, Stage};
-use crate::scenario::Cross;
-use crate::serialize::constant::Clock;
+use crate::spec::Cross;
+use crate::transmit::constant::Clock;
 
-/// One source: constant bit rate, always or in turns with pauses.
+/// One source: constant bit rate, always or with pauses.
 #[derive(Debug)]
 pub(crate) struct Source {
     spec: Cross,
@@ -16,17 +16,17 @@ pub(crate) struct Source {
     /// When the next packet comes, `None` after the last.
     next: Option<Time>,
     clock: Clock,
-    activity: Activity,
+    periods: OnOffPeriods,
 }
 
 impl Source {
     pub fn new(spec: Cross, number: u32, seed: u64) -> Self {
         let random = random::numbered(seed, Stage::Cross, u64::from(number));
-        let mut activity = Activity::new(spec.turns(), random);
+        let mut periods = OnOffPeriods::new(spec.on_off(), random);
         Self {
             clock: Clock::new(spec.rate),
-            next: activity.next(Time::ZERO),
-            activity,
+            next: periods.next(Time::ZERO),
+            periods,
             spec,
             number,
         }
@@ -40,7 +40,7 @@ impl Source {
     pub fn emit<P>(&mut self) -> Option<Entry<P>> {
         let at = self.next?;
         let len = u32::try_from(self.spec.packet.as_u64()).unwrap_or(u32::MAX);
-        self.next = self.activity.next(self.clock.send(at, len));
+        self.next = self.periods.next(self.clock.send(at, len));
         Some(Entry {
             load: Load::Cross(self.number),
             len,

@@ -1,22 +1,22 @@
-//! The modules joined: one direction of a link.
+//! One direction of a link: the stages joined.
 
 use std::collections::VecDeque;
 
-use bentpipe_units::{Span, Time};
+use bentpipe_units::Time;
 
-use crate::access::{Framed, dvb_rcs2, dvb_s2};
-use crate::counters::{Drop, Ledger};
+use crate::accounting::{Accounting, Drop};
+use crate::block::TransmitterGate;
+use crate::counters::{Cause, Counters};
 use crate::cross::Source;
-use crate::impair::chance::Chance;
-use crate::impair::{Damage, Impairments};
-use crate::propagate::air::Air;
-use crate::propagate::distance::Distance;
-use crate::queue::{Entry, Load, Queue};
-use crate::random::{self, Stage};
-use crate::scenario::{Change, DirectionSpec, RateSpec, Scheduled};
-use crate::serialize::{Clock, Sent, Serial, constant, opportunities, trace};
-use crate::standstill::Standstill;
-use crate::{Cause, Counters, Packet};
+use crate::entry::{Entry, Load, Sent};
+use crate::impair::{Impairments, Survivor};
+use crate::packet::Packet;
+use crate::propagate::delay::PathDelay;
+use crate::propagate::propagation_delay::PropagationDelay;
+use crate::queue::Queue;
+use crate::random;
+use crate::spec::{Change, DirectionSpec, ScheduledChange};
+use crate::transmit::Transmitter;
 
 /// One direction of a link. See the [crate] for the order of calls.
 ///
@@ -25,10 +25,10 @@ use crate::{Cause, Counters, Packet};
 pub struct Direction<P> {
     seed: u64,
     stages: Stages<P>,
-    air: Air<P>,
-    ledger: Ledger<P>,
+    propagation: PropagationDelay<P>,
+    accounting: Accounting<P>,
     /// Changes to come, the next one first.
-    changes: VecDeque<Scheduled>,
+    changes: VecDeque<ScheduledChange>,
 }
 
 /// What another link replaces.
@@ -37,16 +37,9 @@ struct Stages<P> {
     cross: Vec<Source>,
     queue: Queue<P>,
     transmitter: Transmitter<P>,
-    standstill: Standstill,
+    gate: TransmitterGate,
     impair: Impairments,
-    distance: Distance,
-    reorder: Option<(Chance, Span)>,
-}
-
-#[derive(Debug)]
-enum Transmitter<P> {
-    Serial(Serial<P>),
-    Framed(Box<Framed<P>>),
+    delay: PathDelay,
 }
 
 /// A packet that has come out at the other end.
@@ -80,20 +73,20 @@ impl<P: Packet> Direction<P> {
         Self {
             seed,
             stages: Stages::new(spec, seed),
-            air: Air::new(),
-            ledger: Ledger::new(),
+            propagation: PropagationDelay::new(),
+            accounting: Accounting::new(),
             changes: spec.change.iter().cloned().collect(),
         }
     }
 
     /// What became of the packets so far.
     pub fn counters(&self) -> &Counters {
-        &self.ledger.counters
+        &self.accounting.counters
     }
 
     /// Packets inside: waiting, being sent, or on the air.
     pub fn held(&self) -> u64 {
-        (self.stages.waiting() + self.air.len()) as u64
+        (self.stages.waiting() + self.propagation.len()) as u64
     }
 
     /// The queue, to look at.
@@ -103,13 +96,13 @@ impl<P: Packet> Direction<P> {
 
     /// Keeps packets that are dropped inside for [`Self::poll_drop`].
     pub fn keep_drops(&mut self) {
-        self.ledger.kept.get_or_insert_default();
+        self.accounting.kept.get_or_insert_default();
     }
 
     /// The next packet that was dropped inside, if [`Self::keep_drops`] was called.
     /// Packets that [`Self::handle_arrival`] gave back are not among them.
     pub fn poll_drop(&mut self) -> Option<Drop<P>> {
-        self.ledger.kept.as_mut()?.pop_front()
+        self.accounting.kept.as_mut()?.pop_front()
     }
 
     /// A packet comes in at `now`. An error is a drop at the queue, already counted.
@@ -117,12 +110,12 @@ impl<P: Packet> Direction<P> {
         self.advance(now);
         let entry = Entry::ours(packet, now);
         let len = entry.len;
-        self.ledger.counters.entered += 1;
-        self.ledger.counters.entered_bytes += u64::from(len);
+        self.accounting.counters.entered += 1;
+        self.accounting.counters.entered_bytes += u64::from(len);
         self.stages
-            .enter(now, entry, &mut self.ledger)
+            .enter(now, entry, &mut self.accounting)
             .map_err(|(cause, entry)| {
-                self.ledger.count(cause, len);
+                self.accounting.count(cause, len);
                 let Load::Ours(packet) = entry.load else {
                     unreachable!("the entry that was refused is the one that came in");
                 };
@@ -133,15 +126,15 @@ impl<P: Packet> Direction<P> {
     /// The next packet that has come out by `now`; call until `None`.
     pub fn poll_departure(&mut self, now: Time) -> Option<Departure<P>> {
         self.advance(now);
-        let (at, packet) = self.air.land(now)?;
-        self.ledger.counters.delivered += 1;
-        self.ledger.counters.delivered_bytes += packet.ip_len() as u64;
+        let (at, packet) = self.propagation.deliver(now)?;
+        self.accounting.counters.delivered += 1;
+        self.accounting.counters.delivered_bytes += packet.ip_len() as u64;
         Some(Departure { at, packet })
     }
 
     /// When to call [`Self::poll_departure`] next, if nothing comes in before.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let arrival = self.air.next_arrival();
+        let arrival = self.propagation.next_arrival();
         // Without a packet of ours inside, nothing of what happens there shows.
         if self.stages.waiting() == 0 {
             return arrival;
@@ -165,18 +158,26 @@ impl<P: Packet> Direction<P> {
             match event {
                 Event::Change => {
                     if let Some(scheduled) = self.changes.pop_front() {
-                        self.change(at, &scheduled.change());
+                        self.change(at, &scheduled.change);
                     }
                 }
                 Event::Transmitter => {
-                    if let Some(sent) = self.stages.step(at, &mut self.ledger) {
-                        self.launch(at, sent);
+                    let stages = &mut self.stages;
+                    let sent = stages.transmitter.step(
+                        at,
+                        &mut stages.queue,
+                        &mut self.accounting,
+                        &mut stages.impair,
+                        &stages.gate,
+                    );
+                    if let Some(sent) = sent {
+                        self.send(at, sent);
                     }
                 }
                 Event::Cross(number) => {
                     if let Some(entry) = self.stages.cross[number].emit() {
                         // What does not fit of somebody else's is not ours to count.
-                        let _ = self.stages.enter(at, entry, &mut self.ledger);
+                        let _ = self.stages.enter(at, entry, &mut self.accounting);
                     }
                 }
             }
@@ -204,45 +205,20 @@ impl<P: Packet> Direction<P> {
     }
 
     /// A packet's last bit has left.
-    fn launch(&mut self, left: Time, sent: Sent<P>) {
-        let Sent { entry, fate } = sent;
+    fn send(&mut self, left: Time, sent: Sent<P>) {
         let stages = &mut self.stages;
-        if let Some(cause) = fate.or_else(|| stages.impair.packet_fate(left)) {
-            self.ledger.drop(left, entry, cause);
-            return;
-        }
-        let Load::Ours(mut packet) = entry.load else {
+        let Some(Survivor { packet, copy, late }) =
+            stages.impair.apply(left, sent, &mut self.accounting)
+        else {
             return;
         };
-        match stages.impair.damage(&mut packet) {
-            Damage::None => {}
-            Damage::Done => self.ledger.counters.corrupted += 1,
-            Damage::Impossible => {
-                let entry = Entry {
-                    load: Load::Ours(packet),
-                    ..entry
-                };
-                self.ledger.drop(left, entry, Cause::Corruption);
-                return;
-            }
+        let arrival = stages.delay.arrival(left);
+        if let Some(copy) = copy {
+            self.propagation.send(arrival, copy);
         }
-        let arrival = stages.distance.arrival(left);
-        if stages.impair.duplication.happens()
-            && let Some(copy) = packet.duplicate()
-        {
-            self.ledger.counters.duplicated += 1;
-            self.ledger.counters.duplicated_bytes += u64::from(entry.len);
-            self.air.launch(arrival, copy);
-        }
-        let late = stages
-            .reorder
-            .as_mut()
-            .and_then(|(chance, by)| chance.happens().then_some(*by));
-        if let Some(late) = late {
-            self.ledger.counters.reordered += 1;
-            self.air.launch_astray(arrival + late, packet);
-        } else {
-            self.air.launch(arrival, packet);
+        match late {
+            Some(late) => self.propagation.send_out_of_order(arrival + late, packet),
+            None => self.propagation.send(arrival, packet),
         }
     }
 
@@ -252,21 +228,28 @@ impl<P: Packet> Direction<P> {
             self.seed = random::after_switch(self.seed);
             let old = std::mem::replace(&mut self.stages, Stages::new(link, self.seed));
             for entry in old.into_entries() {
-                self.ledger.drop(at, entry, Cause::Switch);
+                self.accounting.drop(at, entry, Cause::Switch);
             }
-            self.air.change_way();
+            self.propagation.change_path();
         }
         if let Some(rate) = change.rate {
-            self.stages.set_rate(at, rate, &mut self.ledger);
+            let stages = &mut self.stages;
+            stages.transmitter.set_rate(
+                at,
+                rate,
+                &mut stages.queue,
+                &mut self.accounting,
+                &stages.gate,
+            );
         }
         if let Some(delay) = change.delay {
-            self.stages.distance.set(delay);
+            self.stages.delay.set(delay);
         }
         if let Some(loss) = &change.loss {
             self.stages.impair.set_loss(loss, self.seed ^ at.as_nanos());
         }
-        if let Some(down) = change.outage {
-            self.stages.impair.down = down;
+        if let Some(outage) = change.outage {
+            self.stages.impair.set_outage(at, outage);
         }
     }
 }
@@ -283,42 +266,16 @@ impl<P: Packet> Stages<P> {
                 .map(|(number, cross)| Source::new(*cross, number, seed))
                 .collect(),
             queue: Queue::new(&queue, seed),
-            transmitter: match &spec.rate {
-                RateSpec::Constant(rate) => {
-                    Transmitter::serial(Clock::Constant(constant::Clock::new(*rate)))
-                }
-                RateSpec::Trace(rates) => {
-                    Transmitter::serial(Clock::Trace(trace::Clock::new(rates.clone())))
-                }
-                RateSpec::Mahimahi(moments) => Transmitter::serial(Clock::Opportunities(
-                    opportunities::Clock::new(moments.clone()),
-                )),
-                RateSpec::DvbS2(carrier) => Transmitter::Framed(Box::new(Framed::dvb_s2(
-                    dvb_s2::Carrier::new(carrier, seed),
-                ))),
-                RateSpec::DvbRcs2(terminal) => Transmitter::Framed(Box::new(Framed::dvb_rcs2(
-                    dvb_rcs2::Terminal::new(terminal, seed),
-                ))),
-            },
-            standstill: Standstill::new(spec, seed),
+            transmitter: Transmitter::new(&spec.rate, seed),
+            gate: TransmitterGate::new(spec),
             impair: Impairments::new(spec, seed),
-            distance: Distance::new(spec, seed),
-            reorder: spec.reorder.map(|reorder| {
-                (
-                    Chance::new(reorder.chance, seed, Stage::Reordering),
-                    reorder.by,
-                )
-            }),
+            delay: PathDelay::new(spec, seed),
         }
     }
 
     /// Packets before the air that are to come out.
     fn waiting(&self) -> usize {
-        let sending = match &self.transmitter {
-            Transmitter::Serial(serial) => serial.ours(),
-            Transmitter::Framed(framed) => framed.ours(),
-        };
-        self.queue.ours() + sending
+        self.queue.ours() + self.transmitter.ours()
     }
 
     /// A packet comes in, ours or somebody else's.
@@ -326,76 +283,16 @@ impl<P: Packet> Stages<P> {
         &mut self,
         now: Time,
         entry: Entry<P>,
-        ledger: &mut Ledger<P>,
+        accounting: &mut Accounting<P>,
     ) -> Result<(), (Cause, Entry<P>)> {
-        match &mut self.transmitter {
-            // An idle transmitter takes the packet at once: it never waits.
-            Transmitter::Serial(serial) if serial.is_idle() => {
-                serial.start(now, entry, &self.standstill);
-                Ok(())
-            }
-            Transmitter::Serial(_) => self.queue.push(now, entry, ledger),
-            Transmitter::Framed(framed) => {
-                self.queue.push(now, entry, ledger)?;
-                framed.kick(now, &self.standstill);
-                Ok(())
-            }
-        }
-    }
-
-    /// Lets the transmitter do what it does at `at`; a packet may leave.
-    fn step(&mut self, at: Time, ledger: &mut Ledger<P>) -> Option<Sent<P>> {
-        match &mut self.transmitter {
-            Transmitter::Serial(serial) => {
-                serial.step(at, &mut self.queue, ledger, &self.standstill)
-            }
-            Transmitter::Framed(framed) => framed.step(
-                at,
-                &mut self.queue,
-                ledger,
-                &mut self.impair,
-                &self.standstill,
-            ),
-        }
-    }
-
-    /// A constant rate from now on, whatever sent before.
-    fn set_rate(&mut self, at: Time, rate: bentpipe_units::Rate, ledger: &mut Ledger<P>) {
-        match &mut self.transmitter {
-            Transmitter::Serial(serial) => serial.set_rate(rate),
-            Transmitter::Framed(framed) => {
-                for entry in framed.evict() {
-                    ledger.drop(at, entry, Cause::Switch);
-                }
-                let mut serial = Serial::new(Clock::Constant(constant::Clock::new(rate)));
-                if let Some(first) = self.queue.pop(at, ledger) {
-                    serial.start(at, first, &self.standstill);
-                }
-                self.transmitter = Transmitter::Serial(serial);
-            }
-        }
+        self.transmitter
+            .enter(now, entry, &mut self.queue, accounting, &self.gate)
     }
 
     /// All packets that have not left.
     fn into_entries(mut self) -> Vec<Entry<P>> {
-        let mut all: Vec<_> = match &mut self.transmitter {
-            Transmitter::Serial(serial) => serial.evict().into_iter().collect(),
-            Transmitter::Framed(framed) => framed.evict(),
-        };
+        let mut all = self.transmitter.evict();
         all.extend(std::iter::from_fn(|| self.queue.evict()));
         all
-    }
-}
-
-impl<P: Packet> Transmitter<P> {
-    fn serial(clock: Clock) -> Self {
-        Self::Serial(Serial::new(clock))
-    }
-
-    fn next(&self) -> Option<Time> {
-        match self {
-            Self::Serial(serial) => serial.next(),
-            Self::Framed(framed) => framed.next(),
-        }
     }
 }

@@ -1,20 +1,19 @@
-//! What a scenario amounts to: ceilings, round-trip times, products and queues.
+//! The explanation of a scenario: ceilings, round-trip times, products, queues and bounds.
 
-use bentpipe_units::{Bytes, Rate, Span};
+use bentpipe_units::{Bytes, Rate, Span, rounded};
+use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::Scenario;
-use crate::modcod;
-use crate::scenario::{DelaySpec, DirectionSpec, LossPer, QueueLimit, QueueSpec, RateSpec};
+use crate::bound::{self, IP_MTU, TransferBound};
+use crate::spec::{DelaySpec, DirectionSpec, LossPer, QueueLimit, QueueSpec, RateSpec, Scenario};
+use crate::transmit::modcod;
 
-/// IP MTU that the TCP ceiling assumes.
-const MTU: u64 = 1500;
 /// What a TCP segment of that MTU carries: IPv4 header 20 bytes (RFC 791), TCP
 /// header 20 (RFC 9293) and timestamps 12 (RFC 7323).
 const TCP_PAYLOAD: u64 = 1448;
 
 /// The figures that bound everything measured over a scenario.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Explanation {
     /// The scenario's name.
     pub name: String,
@@ -34,10 +33,29 @@ pub struct Explanation {
     pub r#return: DirectionExplanation,
     /// Rate of the ground hop, bit/s.
     pub ground_rate_bit_s: Option<u64>,
+    /// Bytes on the wire for each byte of a QUIC stream, in full packets.
+    pub wire_per_payload: f64,
+    /// First byte of a new flow through split connections over an open session, nanoseconds.
+    pub first_byte_ns: u64,
+    /// Physical lower bounds of the transfers that were asked for.
+    pub bounds: Vec<ExplainedBound>,
+}
+
+/// The physical lower bounds of a transfer; see [`bound`].
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ExplainedBound {
+    /// Payload, bytes.
+    pub bytes: u64,
+    /// Round trips of the path that depend on each other.
+    pub round_trips: u32,
+    /// Gateway to terminal.
+    pub forward: TransferBound,
+    /// Terminal to gateway.
+    pub r#return: TransferBound,
 }
 
 /// One direction's share of an [`Explanation`].
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct DirectionExplanation {
     /// Ceiling at the IP level, bit/s.
     pub rate_bit_s: u64,
@@ -79,7 +97,27 @@ impl Explanation {
                 .ground
                 .as_ref()
                 .map(|ground| ground.rate.bits_per_second()),
+            wire_per_payload: bound::WIRE_PER_PAYLOAD,
+            first_byte_ns: bound::first_byte(satellite, scenario.ground_rtt()).as_nanos(),
+            bounds: Vec::new(),
         }
+    }
+
+    /// Adds the bounds of a transfer of `payload` in each direction that needs `round_trips`
+    /// of the path one after the other.
+    pub fn add_bound(&mut self, payload: Bytes, round_trips: u32) {
+        let rtt = Span::from_nanos(self.path_rtt_ns);
+        let of = |direction: &DirectionExplanation| {
+            let rate = Rate::from_bits_per_second(direction.rate_bit_s);
+            let transfer = bound::transfer(payload, rate, direction.loss);
+            TransferBound::new(transfer, rtt, round_trips)
+        };
+        self.bounds.push(ExplainedBound {
+            bytes: payload.as_u64(),
+            round_trips,
+            forward: of(&self.forward),
+            r#return: of(&self.r#return),
+        });
     }
 }
 
@@ -87,18 +125,14 @@ fn explain(spec: &DirectionSpec, satellite: Span, path: Span) -> DirectionExplan
     let ceiling = spec.rate.ceiling();
     let limit = spec.queue.limit();
     let queue_bytes = match limit.resolved(ceiling, path) {
-        QueueLimit::Packets(count) => u64::from(count) * MTU,
+        QueueLimit::Packets(count) => u64::from(count) * IP_MTU,
         QueueLimit::Bytes(bytes) => bytes.as_u64(),
         QueueLimit::Time(_) | QueueLimit::Bdp(_) => 0,
     };
     let loss = packet_loss(spec);
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a share of a rate is neither negative nor larger than the rate"
-    )]
-    let tcp = (ceiling.bits_per_second() as f64 * TCP_PAYLOAD as f64 / MTU as f64 * (1.0 - loss))
-        .round() as u64;
+    let tcp = rounded(
+        ceiling.bits_per_second() as f64 * TCP_PAYLOAD as f64 / IP_MTU as f64 * (1.0 - loss),
+    );
     DirectionExplanation {
         rate_bit_s: ceiling.bits_per_second(),
         tcp_goodput_bit_s: tcp,
@@ -190,7 +224,7 @@ fn stages(spec: &DirectionSpec) -> Vec<String> {
         all.push(format!("cross traffic of {}", cross.rate));
     }
     for change in &spec.change {
-        let what = if change.link.is_some() {
+        let what = if change.change.link.is_some() {
             "another link takes over"
         } else {
             "a planned change"
@@ -214,7 +248,7 @@ fn packet_loss(spec: &DirectionSpec) -> f64 {
         _ => return loss,
     };
     // Cut at random places, a packet lies in one frame more than its length needs.
-    let frames = 1.0 + MTU as f64 / f64::from(frame.unwrap_or(7274));
+    let frames = 1.0 + IP_MTU as f64 / f64::from(frame.unwrap_or(7274));
     1.0 - (1.0 - loss).powf(frames)
 }
 
@@ -269,6 +303,21 @@ impl std::fmt::Display for Explanation {
         row("queue / BDP, satellite", &|d| {
             format!("{:.2}", d.queue_bytes as f64 / d.bdp_bytes.max(1) as f64)
         })?;
+        for bound in &self.bounds {
+            let trips = match bound.round_trips {
+                1 => String::new(),
+                trips => format!(", {trips} round trips"),
+            };
+            let seconds = |nanos: u64| format!("{:.3} s", nanos as f64 / 1e9);
+            writeln!(out, "\nat least, {}{trips}", Bytes::new(bound.bytes))?;
+            let (there, back) = (bound.forward, bound.r#return);
+            for (name, there, back) in [
+                ("  session open", there.warm_ns, back.warm_ns),
+                ("  with a handshake", there.cold_ns, back.cold_ns),
+            ] {
+                writeln!(out, "{name:<24}{:>16}{:>16}", seconds(there), seconds(back))?;
+            }
+        }
         for (name, direction) in [("forward", &self.forward), ("return", &self.r#return)] {
             for stage in &direction.stages {
                 write!(out, "\n{name:<8}{stage}")?;

@@ -1,13 +1,13 @@
-//! How long the way over satellites is: terminal, satellite, gateway.
+//! The length of the way over satellites: terminal, satellite, gateway.
 //!
 //! Satellites move by SGP4. Both ends use the satellite that makes the way
 //! shortest among those that both see; a transparent satellite needs both.
 
 use std::f64::consts::TAU;
 
-use bentpipe_units::{OneWayDelay, Span};
+use bentpipe_units::{OneWayDelay, Span, rounded};
 
-use crate::scenario::{Constellation, GroundPoint, OrbitSpec, Walker};
+use crate::spec::{Constellation, GroundPoint, OrbitSpec, Walker};
 
 /// Speed of light, km/s (exact).
 const LIGHT: f64 = 299_792.458;
@@ -111,12 +111,7 @@ pub fn path(spec: &OrbitSpec) -> Result<Path, Wrong> {
                 if let Some(from) = blind.take() {
                     gaps.push((from, Span::from_nanos(at.as_nanos() - from.as_nanos())));
                 }
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "a distance over the speed of light is a time of milliseconds"
-                )]
-                let nanos = (distance / LIGHT * NANOSECOND).round() as u64;
+                let nanos = rounded(distance / LIGHT * NANOSECOND);
                 delays.push((at, OneWayDelay::new(Span::from_nanos(nanos))));
             }
             None => {

@@ -5,42 +5,55 @@
 //!
 //! 1. `queue`: it waits for the transmitter, beside `cross` traffic, and
 //!    may be dropped or marked by the queue's management (`aqm`);
-//! 2. the transmitter sends it: packet by packet (`serialize`), or cut into
-//!    frames (`access`) of what `modcod` allows; `standstill` may stop it;
-//! 3. `impair`: it may be lost, damaged or doubled on the air;
-//! 4. `propagate`: it arrives one one-way delay later, which `reconfigure`
-//!    may lengthen.
+//! 2. `transmit`: it is sent, packet by packet or cut into frames; `block` may stop the
+//!    transmitter meanwhile;
+//! 3. `impair`: it may be lost, damaged, doubled or held back on the air;
+//! 4. `propagate`: it arrives one one-way delay later.
 //!
 //! [`Direction`] joins them. Its calls sort into [`Direction::handle_arrival`]
 //! (a packet came in), [`Direction::poll_departure`] (take what has come out,
 //! until `None`) and [`Direction::poll_timeout`] (call again at that moment).
-//! [`Direction::apply`] changes the link while it runs.
+//! [`Direction::apply`] makes a [`Change`] while the link runs.
 //!
-//! [`scenario`] is the link as people write it, [`explain`] what it amounts to,
-//! `geometry` how long the way over satellites is.
+//! [`spec`] is the link as data, below all of this; [`scenario`] turns text into it,
+//! [`explain`] says what it amounts to with [`bound`] and [`geometry`].
 
-pub mod scenario;
-pub mod explain;
-pub mod geometry;
+pub mod spec;
 mod packet;
 mod random;
-mod activity;
+mod on_off;
+mod ticks;
+mod counters;
+mod entry;
+mod accounting;
+mod fifo;
 mod cross;
 mod queue;
 mod aqm;
-pub mod modcod;
-pub mod access;
-mod standstill;
-mod reconfigure;
-mod serialize;
+mod transmit;
+mod block;
 mod impair;
 mod propagate;
 mod direction;
-mod counters;
+pub mod geometry;
+pub mod scenario;
+pub mod bound;
+pub mod explain;
 
-pub use counters::{Cause, Counters, Drop, Drops};
+pub use accounting::Drop;
+pub use counters::{Cause, Counters, Drops};
 pub use direction::{Departure, Direction, Dropped};
 pub use packet::{Packet, ip};
 pub use queue::Queue;
 pub use random::Seeds;
-pub use scenario::Scenario;
+pub use scenario::ScenarioError;
+pub use spec::{Change, Directions, LinkChange, LinkOutage, Scenario, ScheduledChange};
+
+/// The arithmetic of DVB carriers, as the transmitters do it: for whoever compares it with
+/// the standards.
+pub mod dvb {
+    pub use crate::transmit::dvb_rcs2::bursts_for;
+    pub use crate::transmit::dvb_s2::ip_rate;
+    pub use crate::transmit::encapsulate::Encapsulation;
+    pub use crate::transmit::modcod::{DVB_S2, S2};
+}

@@ -1,4 +1,4 @@
-//! What travels over a link, as far as the link looks at it.
+//! Packets, as far as a link looks at them.
 
 use std::hash::Hasher;
 

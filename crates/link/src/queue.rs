@@ -1,88 +1,16 @@
-//! Waiting for the transmitter: what is held, and by which discipline.
-
-use std::collections::VecDeque;
+//! The queue before the transmitter: what it holds, and by which discipline.
 
 use bentpipe_units::Time;
 
-use crate::aqm::codel::CoDel;
+use crate::accounting::Accounting;
+use crate::aqm::codel::{CoDel, Signal};
 use crate::aqm::fq_codel::FqCoDel;
 use crate::aqm::pie::Pie;
-use crate::counters::Ledger;
-use crate::scenario::{QueueLimit, QueueSpec};
-use crate::{Cause, Packet};
-
-/// A packet on its way through the stages before the air.
-#[derive(Debug)]
-pub struct Entry<P> {
-    /// What it is.
-    pub(crate) load: Load<P>,
-    /// Its length at the IP level.
-    pub(crate) len: u32,
-    /// When it came in.
-    pub(crate) entered: Time,
-}
-
-/// Whose packet it is.
-#[derive(Debug)]
-pub(crate) enum Load<P> {
-    /// One that came in and is to come out.
-    Ours(P),
-    /// One of the cross traffic's sources, by number.
-    Cross(u32),
-}
-
-impl<P: Packet> Entry<P> {
-    pub(crate) fn ours(packet: P, entered: Time) -> Self {
-        Self {
-            len: u32::try_from(packet.ip_len()).unwrap_or(u32::MAX),
-            load: Load::Ours(packet),
-            entered,
-        }
-    }
-
-    pub(crate) fn is_ours(&self) -> bool {
-        matches!(self.load, Load::Ours(_))
-    }
-
-    pub(crate) fn flow(&self) -> u64 {
-        match &self.load {
-            Load::Ours(packet) => packet.flow(),
-            // Spread as if hashed, away from the zero of packets without flows.
-            Load::Cross(source) => u64::from(*source + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
-        }
-    }
-}
-
-/// First in, first out, with its bytes counted.
-#[derive(Debug)]
-pub(crate) struct Fifo<P> {
-    waiting: VecDeque<Entry<P>>,
-    bytes: u64,
-}
-
-impl<P> Fifo<P> {
-    pub fn new() -> Self {
-        Self {
-            waiting: VecDeque::new(),
-            bytes: 0,
-        }
-    }
-    pub fn len(&self) -> usize {
-        self.waiting.len()
-    }
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-    pub fn push(&mut self, entry: Entry<P>) {
-        self.bytes += u64::from(entry.len);
-        self.waiting.push_back(entry);
-    }
-    pub fn pop(&mut self) -> Option<Entry<P>> {
-        let entry = self.waiting.pop_front()?;
-        self.bytes -= u64::from(entry.len);
-        Some(entry)
-    }
-}
+use crate::counters::Cause;
+use crate::entry::Entry;
+use crate::fifo::Fifo;
+use crate::packet::Packet;
+use crate::spec::{QueueLimit, QueueSpec};
 
 /// What waits for the transmitter. What the transmitter holds is not among it.
 #[derive(Debug)]
@@ -185,7 +113,7 @@ impl<P: Packet> Queue<P> {
         &mut self,
         now: Time,
         mut entry: Entry<P>,
-        ledger: &mut Ledger<P>,
+        accounting: &mut Accounting<P>,
     ) -> Result<(), (Cause, Entry<P>)> {
         let fits = self.fits(entry.len);
         let ours = usize::from(entry.is_ours());
@@ -207,7 +135,7 @@ impl<P: Packet> Queue<P> {
                     }
                     for victim in victims {
                         self.ours -= usize::from(victim.is_ours());
-                        ledger.drop(now, victim, Cause::Queue);
+                        accounting.drop(now, victim, Cause::Queue);
                     }
                 }
                 return Ok(());
@@ -218,7 +146,7 @@ impl<P: Packet> Queue<P> {
             }
             _ if !fits => return Err((Cause::Queue, entry)),
             Discipline::Pie(fifo, pie) => {
-                if !pie.admits(now, fifo, &mut entry, ledger) {
+                if !pie.admits(now, fifo, &mut entry, accounting) {
                     return Err((Cause::Management, entry));
                 }
                 fifo.push(entry);
@@ -232,7 +160,7 @@ impl<P: Packet> Queue<P> {
                     }
                 };
                 if marks {
-                    ledger.mark(&mut entry);
+                    accounting.mark(&mut entry);
                 }
                 fifo.push(entry);
             }
@@ -252,17 +180,17 @@ impl<P: Packet> Queue<P> {
     }
 
     /// Takes the next packet to send out.
-    pub(crate) fn pop(&mut self, now: Time, ledger: &mut Ledger<P>) -> Option<Entry<P>> {
+    pub(crate) fn pop(&mut self, now: Time, accounting: &mut Accounting<P>) -> Option<Entry<P>> {
         let entry = match &mut self.discipline {
             Discipline::DropTail(fifo) | Discipline::Marking(fifo, _) => fifo.pop(),
             Discipline::CoDel(fifo, codel) => {
                 let ours = &mut self.ours;
-                codel.pop(now, fifo, &mut |event| settle(event, now, ours, ledger))
+                codel.pop(now, fifo, &mut |event| settle(event, now, ours, accounting))
             }
             Discipline::Pie(fifo, pie) => pie.pop(now, fifo),
             Discipline::FqCoDel(queues) => {
                 let ours = &mut self.ours;
-                queues.pop(now, &mut |event| settle(event, now, ours, ledger))
+                queues.pop(now, &mut |event| settle(event, now, ours, accounting))
             }
         }?;
         self.ours -= usize::from(entry.is_ours());
@@ -283,35 +211,26 @@ impl<P: Packet> Queue<P> {
     }
 }
 
-/// What CoDel asks for while it takes a packet out.
-pub(crate) enum Signal<'a, P> {
-    /// Drop this one.
-    Drop(Entry<P>),
-    /// Mark this one; the answer is whether it could be.
-    Mark(&'a mut Entry<P>),
-}
-
 fn settle<P: Packet>(
     signal: Signal<'_, P>,
     now: Time,
     ours: &mut usize,
-    ledger: &mut Ledger<P>,
+    accounting: &mut Accounting<P>,
 ) -> bool {
     match signal {
         Signal::Drop(entry) => {
             *ours -= usize::from(entry.is_ours());
-            ledger.drop(now, entry, Cause::Management);
+            accounting.drop(now, entry, Cause::Management);
             true
         }
-        Signal::Mark(entry) => ledger.mark(entry),
+        Signal::Mark(entry) => accounting.mark(entry),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Scenario;
-    use crate::scenario::DirectionSpec;
+    use crate::spec::{DirectionSpec, Scenario};
 
     struct Probe;
 
@@ -328,11 +247,11 @@ mod tests {
             [forward]\nrate = \"1 Mbit/s\"\ndelay = \"0 ms\"\nqueue.pie = { limit = \"3 packets\" }\n\
             [return]\nrate = \"1 Mbit/s\"\ndelay = \"0 ms\"\nqueue = \"3 packets\"\n";
         let DirectionSpec { queue, .. } = Scenario::parse(text).expect("a scenario").forward;
-        let (mut queue, mut ledger) = (Queue::new(&queue, 1), Ledger::new());
+        let (mut queue, mut accounting) = (Queue::new(&queue, 1), Accounting::new());
         let mut push = |queue: &mut Queue<Probe>| {
             let entry = Entry::ours(Probe, Time::ZERO);
             queue
-                .push(Time::ZERO, entry, &mut ledger)
+                .push(Time::ZERO, entry, &mut accounting)
                 .map_err(|(cause, _)| cause)
         };
         (0..3).for_each(|_| assert_eq!(push(&mut queue), Ok(())));

@@ -65,8 +65,8 @@ pub(crate) enum Stage {
     Jitter = 10,
     /// The first of the cross-traffic sources; each has its own.
     Cross = 1 << 16,
-    /// The first of the other terminals on a carrier; each has its own.
-    Others = 1 << 17,
+    /// The first of the contending terminals on a carrier; each has its own.
+    ContendingTerminals = 1 << 17,
 }
 
 pub(crate) fn stream(seed: u64, stage: Stage) -> ChaCha8Rng {

@@ -28,7 +28,7 @@ fn rate(out: &[Departure<Probe>], from_ms: u64, to_ms: u64) -> f64 {
 
 /// A return link of 10 Mbaud with waveform 12 (536 symbols, 223 bytes): 494 bursts in
 /// each superframe, 33.3 Mbit/s, of which 98.2 % are IP packets of 1500 bytes.
-fn terminal(classes: &str) -> bentpipe_link::scenario::DirectionSpec {
+fn terminal(classes: &str) -> bentpipe_link::spec::DirectionSpec {
     forward(&format!(
         "delay = \"250 ms\"\nqueue = \"100000 packets\"\nrate.dvb-rcs2 = {{ bandwidth = \"12 MHz\", roll_off = 0.2, waveform = 12, grant_delay = \"500 ms\", {classes} }}"
     ))

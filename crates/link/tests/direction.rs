@@ -1,6 +1,6 @@
 //! What must hold for one direction of a link, whatever comes in.
 
-use bentpipe_link::scenario::{DirectionSpec, QueueLimit};
+use bentpipe_link::spec::{DirectionSpec, QueueLimit};
 use bentpipe_link::{Cause, Departure, Direction, Packet};
 use bentpipe_units::{Bytes, OneWayDelay, Probability, Rate, Span, Time};
 use proptest::prelude::*;

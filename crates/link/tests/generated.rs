@@ -5,10 +5,8 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use bentpipe_link::scenario::{
-    DelaySpec, DirectionSpec, QueueLimit, QueueSpec, RateSpec, Scheduled,
-};
-use bentpipe_link::{Departure, Direction, Scenario};
+use bentpipe_link::spec::{DelaySpec, DirectionSpec, QueueLimit, QueueSpec, RateSpec};
+use bentpipe_link::{Change, Departure, Direction, Scenario};
 use bentpipe_units::{OneWayDelay, Span, Time};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -37,18 +35,18 @@ fn links(spec: &DirectionSpec) -> Vec<&DirectionSpec> {
     let later = spec
         .change
         .iter()
-        .filter_map(|change| change.link.as_deref());
+        .filter_map(|change| change.change.link.as_deref());
     std::iter::once(spec).chain(later).collect()
 }
 
 fn switches(spec: &DirectionSpec) -> bool {
-    spec.change.iter().any(|change| change.link.is_some())
+    spec.change.iter().any(|change| change.change.link.is_some())
 }
 
 /// Nothing can arrive sooner after it entered.
 fn shortest_delay(spec: &DirectionSpec) -> Span {
     let changed = |link: &DirectionSpec| {
-        let delays = link.change.iter().filter_map(|change| change.delay);
+        let delays = link.change.iter().filter_map(|change| change.change.delay);
         delays.chain([link.delay.shortest()]).min()
     };
     let shortest = links(spec).into_iter().filter_map(changed).min();
@@ -172,7 +170,8 @@ fn with_delay(spec: &DirectionSpec, delay: Span) -> DirectionSpec {
     if !matches!(&spec.delay, DelaySpec::Trace(trace) if trace.ends().is_some()) {
         spec.delay = constant.into();
     }
-    for Scheduled { delay, link, .. } in &mut spec.change {
+    for scheduled in &mut spec.change {
+        let Change { delay, link, .. } = &mut scheduled.change;
         *delay = delay.and(Some(constant));
         if let Some(link) = link {
             **link = with_delay(link, constant.span());

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use bentpipe_link::scenario::Change;
+use bentpipe_link::Change;
 use bentpipe_link::{Direction, Scenario};
 use bentpipe_units::Time;
 use proptest::prelude::*;

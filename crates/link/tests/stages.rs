@@ -2,7 +2,7 @@
 
 mod support;
 
-use bentpipe_link::scenario::Change;
+use bentpipe_link::Change;
 use bentpipe_link::{Cause, Direction};
 use bentpipe_units::{OneWayDelay, Rate, Span, Time};
 use support::{Arrival, forward, run};
@@ -428,6 +428,35 @@ fn changes_come_when_they_are_planned() {
     );
     assert_eq!(link.counters().dropped.of(Cause::Loss), 10);
     assert_eq!(link.counters().dropped.of(Cause::Outage), 10);
+}
+
+#[test]
+fn an_outage_of_some_time_ends_by_itself_and_is_not_cut_short_by_another() {
+    let lost = |changes: &str| {
+        let spec = forward(&format!(
+            "rate = \"12 Mbit/s\"\ndelay = \"10 ms\"\nqueue = \"100 packets\"\nchange = [{changes}]"
+        ));
+        let mut link = Direction::new(&spec, 1);
+        // Packets leave at 101 ms, 201 ms and so on.
+        for at in 1..=20 {
+            let _ = link.handle_arrival(Time::from_nanos(at * 100_000_000), vec![0u8; 1500]);
+        }
+        while let Some(at) = link.poll_timeout() {
+            while link.poll_departure(at).is_some() {}
+        }
+        link.counters().dropped.of(Cause::Outage)
+    };
+    assert_eq!(lost("{ at = \"500 ms\", outage = \"1 s\" }"), 10);
+    assert_eq!(
+        lost("{ at = \"500 ms\", outage = \"1 s\" }, { at = \"600 ms\", outage = \"1 ms\" }"),
+        10
+    );
+    assert_eq!(
+        lost("{ at = \"500 ms\", outage = \"1 s\" }, { at = \"1 s\", outage = false }"),
+        5
+    );
+    let error = Change::parse("outage = \"0 s\"").unwrap_err().to_string();
+    assert!(error.contains("an outage of no time"), "{error}");
 }
 
 #[test]

@@ -50,4 +50,9 @@ impl fmt::Display for Bytes {
     }
 }
 
-crate::serde_as_text!(Bytes);
+crate::serde_as_text!(
+    Bytes,
+    "An amount of data: a number with its unit; MB is 10^6 bytes, MiB 2^20.",
+    r"^\s*[0-9]+(\.[0-9]{1,18})?\s*(GiB|GB|MiB|MB|KiB|kB|B)\s*$",
+    ["1500 B", "10 MiB"]
+);

@@ -52,4 +52,9 @@ impl fmt::Display for Decibel {
     }
 }
 
-crate::serde_as_text!(Decibel);
+crate::serde_as_text!(
+    Decibel,
+    "A ratio of powers in decibels.",
+    r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*dB\s*$",
+    ["17.5 dB", "-1.2 dB"]
+);

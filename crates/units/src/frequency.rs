@@ -1,4 +1,4 @@
-//! How wide a carrier is.
+//! Frequencies and bandwidths.
 
 use std::fmt;
 use std::str::FromStr;
@@ -47,4 +47,9 @@ impl fmt::Display for Frequency {
     }
 }
 
-crate::serde_as_text!(Frequency);
+crate::serde_as_text!(
+    Frequency,
+    "A bandwidth: a number with its unit.",
+    r"^\s*[0-9]+(\.[0-9]{1,18})?\s*(GHz|MHz|kHz|Hz)\s*$",
+    ["50 MHz"]
+);

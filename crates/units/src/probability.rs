@@ -1,4 +1,4 @@
-//! How likely something is.
+//! Probabilities.
 
 use std::fmt;
 use std::str::FromStr;
@@ -72,4 +72,9 @@ impl fmt::Display for Probability {
     }
 }
 
-crate::serde_as_text!(Probability);
+crate::serde_as_text!(
+    Probability,
+    "A probability in percent.",
+    r"^\s*\+?([0-9]+\.?[0-9]*|\.[0-9]+)\s*%\s*$",
+    ["0.01 %", "3 %"]
+);

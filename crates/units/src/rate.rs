@@ -1,4 +1,4 @@
-//! How fast bits leave.
+//! Rates.
 
 use std::fmt;
 use std::str::FromStr;
@@ -66,4 +66,9 @@ impl fmt::Display for Rate {
     }
 }
 
-crate::serde_as_text!(Rate);
+crate::serde_as_text!(
+    Rate,
+    "A rate: a number with its unit.",
+    r"^\s*[0-9]+(\.[0-9]{1,18})?\s*(Gbit/s|Mbit/s|kbit/s|bit/s)\s*$",
+    ["20 Mbit/s", "512 kbit/s"]
+);

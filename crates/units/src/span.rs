@@ -54,6 +54,12 @@ impl Span {
         self.0
     }
 
+    /// A span of `seconds`, rounded to a nanosecond; nothing below zero, 584 years above
+    /// what a span holds.
+    pub fn from_secs_f64(seconds: f64) -> Self {
+        Self(crate::rounded(seconds * 1e9))
+    }
+
     /// The span in seconds, as a float for printing and plotting.
     pub fn as_secs_f64(self) -> f64 {
         self.as_duration().as_secs_f64()
@@ -114,5 +120,15 @@ impl fmt::Display for OneWayDelay {
     }
 }
 
-crate::serde_as_text!(Span);
-crate::serde_as_text!(OneWayDelay);
+crate::serde_as_text!(
+    Span,
+    "A time: a number with its unit.",
+    r"^\s*[0-9]+(\.[0-9]{1,18})?\s*(h|min|s|ms|us|µs|ns)\s*$",
+    ["250 ms", "1.5 s"]
+);
+crate::serde_as_text!(
+    OneWayDelay,
+    "A one-way delay: a number with its unit.",
+    r"^\s*[0-9]+(\.[0-9]{1,18})?\s*(h|min|s|ms|us|µs|ns)\s*$",
+    ["250 ms"]
+);

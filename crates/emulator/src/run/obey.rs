@@ -53,7 +53,7 @@ impl Emulator {
                 continue;
             };
             if let Some(span) = order.outage_for {
-                change.outage = Some(true);
+                change.outage = Some(true.into());
                 self.agenda.forget_outage(lane);
                 self.agenda.add(now + span, Task::Restore(lane));
             } else if change.outage.is_some() || change.link.is_some() {
@@ -98,7 +98,7 @@ impl Emulator {
                 Task::Restore(lane) => self.lanes[lane].link.apply(
                     now,
                     &Change {
-                        outage: Some(false),
+                        outage: Some(false.into()),
                         ..Change::default()
                     },
                 ),

@@ -3,12 +3,21 @@
 //!
 //! The names are those of the pseudo-code in section 5.
 
-use bentpipe_units::{Span, Time};
+use bentpipe_units::{Span, Time, truncated};
 
-use crate::queue::{Entry, Fifo, Signal};
+use crate::entry::Entry;
+use crate::fifo::Fifo;
 
 /// A queue of less than this is never dropped from: one full packet (section 5.1).
 const MAX_PACKET: u64 = 1514;
+
+/// What CoDel asks for while it takes a packet out.
+pub(crate) enum Signal<'a, P> {
+    /// Drop this one.
+    Drop(Entry<P>),
+    /// Mark this one; the answer is whether it could be.
+    Mark(&'a mut Entry<P>),
+}
 
 /// CoDel's state for one queue.
 #[derive(Debug, Clone)]
@@ -124,12 +133,6 @@ impl CoDel {
     /// Section 5.3: the next drop comes after interval / sqrt(count).
     fn control_law(&self, from: Time) -> Time {
         let nanos = self.interval.as_nanos() as f64 / f64::from(self.count.max(1)).sqrt();
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a share of the interval"
-        )]
-        let nanos = nanos as u64;
-        from + Span::from_nanos(nanos)
+        from + Span::from_nanos(truncated(nanos))
     }
 }

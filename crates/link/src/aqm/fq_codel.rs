@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 
 use bentpipe_units::Time;
 
-use super::codel::CoDel;
-use crate::Packet;
-use crate::queue::{Entry, Fifo, Signal};
-use crate::scenario::FqCoDelSpec;
+use super::codel::{CoDel, Signal};
+use crate::entry::Entry;
+use crate::fifo::Fifo;
+use crate::packet::Packet;
+use crate::spec::FqCoDelSpec;
 
 /// The queues of all flows.
 #[derive(Debug)]

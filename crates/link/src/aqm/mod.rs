@@ -1,4 +1,4 @@
-//! Active queue management: who keeps the queue short, one file each.
+//! Active queue management, one algorithm per file.
 
 pub mod codel;
 pub mod fq_codel;

@@ -7,11 +7,12 @@ use bentpipe_units::{Span, Time};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use crate::Packet;
-use crate::counters::Ledger;
-use crate::queue::{Entry, Fifo};
+use crate::accounting::Accounting;
+use crate::entry::Entry;
+use crate::fifo::Fifo;
+use crate::packet::Packet;
 use crate::random::{self, Stage};
-use crate::scenario::PieSpec;
+use crate::spec::PieSpec;
 
 /// Gains, per second of delay (section 4.2).
 const ALPHA: f64 = 0.125;
@@ -66,7 +67,7 @@ impl Pie {
         now: Time,
         queue: &Fifo<P>,
         entry: &mut Entry<P>,
-        ledger: &mut Ledger<P>,
+        accounting: &mut Accounting<P>,
     ) -> bool {
         self.catch_up(now, queue.len() == 0);
         let calm = self.old_delay < self.target / 2.0 && self.drop_prob < 0.2;
@@ -85,7 +86,7 @@ impl Pie {
             return true;
         }
         self.accumulated = 0.0;
-        self.ecn && self.drop_prob <= MARK_UP_TO && ledger.mark(entry)
+        self.ecn && self.drop_prob <= MARK_UP_TO && accounting.mark(entry)
     }
 
     /// A packet found no room: a drop like any other, after which chances gather anew.

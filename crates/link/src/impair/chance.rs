@@ -1,11 +1,11 @@
-//! A chance that is drawn for one packet after the other.
+//! Chances that are drawn for one packet after the other.
 
 use bentpipe_units::Probability;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
 use crate::random::{self, Stage};
-use crate::scenario::Bounded;
+use crate::spec::Bounded;
 
 /// Independent draws, of which only so many in a row may come true.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::chance::Chance;
 use crate::random::{self, Stage};
-use crate::scenario::{AtEnd, GilbertElliott, LossSpec, LossTrace, Periodic};
+use crate::spec::{AtEnd, GilbertElliott, LossSpec, LossTrace, Periodic};
 
 /// Decides about one packet or frame after the other.
 #[derive(Debug)]

@@ -1,57 +1,60 @@
-//! What the air does to a packet, one effect per file.
+//! The impairments of the air, one effect per file, in the order in which a packet meets them.
 
-pub mod outage;
-pub mod chance;
-pub mod loss;
+mod chance;
+mod outage;
+mod reconfiguration;
+mod loss;
+mod corrupt;
+mod duplicate;
+mod reorder;
 
-use bentpipe_units::{Probability, Time};
-use rand::Rng;
-use rand_chacha::ChaCha8Rng;
+use bentpipe_units::{Span, Time};
 
-use crate::random::{self, Stage};
-use crate::reconfigure::Reconfiguration;
-use crate::scenario::{CorruptSpec, DirectionSpec, LossPer, LossSpec, OutagePackets};
-use crate::{Cause, Packet};
-use chance::Chance;
+use crate::accounting::Accounting;
+use crate::counters::Cause;
+use crate::entry::{Entry, Load, Sent};
+use crate::packet::Packet;
+use crate::spec::{DirectionSpec, LinkOutage, LossPer, LossSpec};
+use corrupt::{Corruption, Damage};
+use duplicate::Duplication;
 use loss::Losses;
-use outage::Outages;
+use outage::LossyOutages;
+use reconfiguration::SettlingLosses;
+use reorder::Reordering;
 
 /// All impairments of one direction.
 #[derive(Debug)]
 pub struct Impairments {
-    /// The link is down for good from then on.
-    ends: Option<Time>,
-    /// Somebody switched it off.
-    pub(crate) down: bool,
-    outages: Outages,
-    reconfiguration: Option<(Reconfiguration, ChaCha8Rng)>,
+    outages: LossyOutages,
+    settling: Option<SettlingLosses>,
     losses: Losses,
-    per_frame: bool,
-    pub(crate) corruption: Chance,
-    pub(crate) duplication: Chance,
+    losses_per_frame: bool,
+    corruption: Corruption,
+    duplication: Duplication,
+    reordering: Option<Reordering>,
+}
+
+/// A packet that survived.
+pub(crate) struct Survivor<P> {
+    pub packet: P,
+    /// A second copy of it, which comes out first.
+    pub copy: Option<P>,
+    /// It is overtaken: it arrives so much later.
+    pub late: Option<Span>,
 }
 
 impl Impairments {
     pub(crate) fn new(spec: &DirectionSpec, seed: u64) -> Self {
         Self {
-            ends: spec.ends(),
-            down: false,
-            outages: Outages::new(&spec.outages, OutagePackets::Lost),
-            reconfiguration: spec
+            outages: LossyOutages::new(spec),
+            settling: spec
                 .reconfigure
-                .filter(|reconfigure| reconfigure.loss > Probability::ZERO)
-                .map(|reconfigure| {
-                    // The losses have a stream apart from the delays'.
-                    let random = random::stream(seed, Stage::ReconfigurationLoss);
-                    (Reconfiguration::new(reconfigure, seed), random)
-                }),
+                .and_then(|reconfigure| SettlingLosses::new(reconfigure, seed)),
             losses: Losses::new(&spec.loss, seed),
-            per_frame: matches!(spec.loss_per, Some(LossPer::Bbframe | LossPer::Burst)),
-            corruption: match spec.corrupt {
-                CorruptSpec::Independent(chance) => Chance::new(chance, seed, Stage::Corruption),
-                CorruptSpec::Bounded(spec) => Chance::bounded(spec, seed, Stage::Corruption),
-            },
-            duplication: Chance::new(spec.duplicate, seed, Stage::Duplication),
+            losses_per_frame: matches!(spec.loss_per, Some(LossPer::Bbframe | LossPer::Burst)),
+            corruption: Corruption::new(spec.corrupt, seed),
+            duplication: Duplication::new(spec.duplicate, seed),
+            reordering: spec.reorder.map(|reorder| Reordering::new(reorder, seed)),
         }
     }
 
@@ -60,43 +63,61 @@ impl Impairments {
         self.losses = Losses::new(spec, seed);
     }
 
-    /// What befalls a packet whose last bit leaves at `left`.
-    pub(crate) fn packet_fate(&mut self, left: Time) -> Option<Cause> {
-        if self.down
-            || self.ends.is_some_and(|ends| left >= ends)
-            || self.outages.over(left).is_some()
-        {
+    /// An outage from `at` on, or the end of one.
+    pub(crate) fn set_outage(&mut self, at: Time, outage: LinkOutage) {
+        self.outages.set(at, outage);
+    }
+
+    /// What befalls a frame whose last symbol leaves.
+    pub(crate) fn frame_fate(&mut self) -> Option<Cause> {
+        (self.losses_per_frame && self.losses.loses()).then_some(Cause::Loss)
+    }
+
+    /// What befalls a packet whose last bit leaves at `left`; `None` where nothing of it
+    /// comes out.
+    pub(crate) fn apply<P: Packet>(
+        &mut self,
+        left: Time,
+        sent: Sent<P>,
+        accounting: &mut Accounting<P>,
+    ) -> Option<Survivor<P>> {
+        let Sent { entry, fate } = sent;
+        if let Some(cause) = fate.or_else(|| self.packet_fate(left)) {
+            accounting.drop(left, entry, cause);
+            return None;
+        }
+        let Load::Ours(mut packet) = entry.load else {
+            return None;
+        };
+        let damage = self.corruption.damage(&mut packet);
+        if matches!(damage, Damage::Impossible) {
+            let load = Load::Ours(packet);
+            accounting.drop(left, Entry { load, ..entry }, Cause::Corruption);
+            return None;
+        }
+        let copy = self.duplication.copy(&packet);
+        let late = self.reordering.as_mut().and_then(Reordering::lateness);
+        let counters = &mut accounting.counters;
+        counters.corrupted += u64::from(matches!(damage, Damage::Done));
+        if copy.is_some() {
+            counters.duplicated += 1;
+            counters.duplicated_bytes += u64::from(entry.len);
+        }
+        counters.reordered += u64::from(late.is_some());
+        Some(Survivor { packet, copy, late })
+    }
+
+    fn packet_fate(&mut self, left: Time) -> Option<Cause> {
+        if self.outages.covers(left) {
             return Some(Cause::Outage);
         }
-        if let Some((reconfiguration, random)) = &mut self.reconfiguration {
-            let loss = reconfiguration.loss(left);
-            if loss > 0.0 && random.random::<f64>() < loss {
-                return Some(Cause::Reconfiguration);
-            }
+        if self
+            .settling
+            .as_mut()
+            .is_some_and(|settling| settling.loses(left))
+        {
+            return Some(Cause::Reconfiguration);
         }
-        (!self.per_frame && self.losses.loses()).then_some(Cause::Loss)
+        (!self.losses_per_frame && self.losses.loses()).then_some(Cause::Loss)
     }
-
-    /// What befalls a frame whose last symbol leaves at `left`.
-    pub(crate) fn frame_fate(&mut self, _left: Time) -> Option<Cause> {
-        (self.per_frame && self.losses.loses()).then_some(Cause::Loss)
-    }
-
-    /// Damages `packet` if it is its turn.
-    pub(crate) fn damage<P: Packet>(&mut self, packet: &mut P) -> Damage {
-        if !self.corruption.happens() {
-            Damage::None
-        } else if packet.corrupt(self.corruption.number()) {
-            Damage::Done
-        } else {
-            Damage::Impossible
-        }
-    }
-}
-
-/// What became of a packet that was to be damaged.
-pub(crate) enum Damage {
-    None,
-    Done,
-    Impossible,
 }

@@ -1,37 +1,42 @@
-//! Outages by schedule.
+//! Outages in which everything is lost: scheduled, begun by a change, or for good.
 
-use bentpipe_units::{Span, Time};
+use bentpipe_units::Time;
 
-use crate::scenario::{Outage, OutagePackets};
+use crate::spec::{DirectionSpec, LinkOutage, Outage, OutagePackets};
 
-/// The outages of one kind.
+/// The times in which nothing comes through.
 #[derive(Debug)]
-pub(crate) struct Outages(Vec<Outage>);
+pub(crate) struct LossyOutages {
+    scheduled: Vec<Outage>,
+    /// The outage that a change began lasts until then.
+    until: Time,
+    /// The link is down for good from then on.
+    ends: Option<Time>,
+}
 
-impl Outages {
-    pub fn new(all: &[Outage], kind: OutagePackets) -> Self {
-        Self(
-            all.iter()
-                .filter(|outage| outage.packets == kind)
-                .copied()
-                .collect(),
-        )
+impl LossyOutages {
+    pub fn new(spec: &DirectionSpec) -> Self {
+        let lost = |outage: &&Outage| outage.packets == OutagePackets::Lost;
+        Self {
+            scheduled: spec.outages.iter().filter(lost).copied().collect(),
+            until: Time::ZERO,
+            ends: spec.ends(),
+        }
     }
 
-    pub fn are_none(&self) -> bool {
-        self.0.is_empty()
+    /// What a change says at `at`.
+    pub fn set(&mut self, at: Time, outage: LinkOutage) {
+        self.until = match outage {
+            LinkOutage::Switched(true) => Time::from_nanos(u64::MAX),
+            LinkOutage::Switched(false) => Time::ZERO,
+            LinkOutage::For(span) => self.until.max(at + span),
+        };
     }
 
-    /// When the outage that `at` lies in is over, or `None` outside of all.
-    pub fn over(&self, at: Time) -> Option<Time> {
-        self.0
-            .iter()
-            .filter_map(|outage| {
-                let since = at.as_nanos().checked_sub(outage.from.as_nanos())?;
-                let since = outage.every.map_or(since, |every| since % every.as_nanos());
-                let left = outage.r#for.as_nanos().checked_sub(since)?;
-                (left > 0).then(|| at + Span::from_nanos(left))
-            })
-            .max()
+    /// Whether what leaves at `left` is lost.
+    pub fn covers(&self, left: Time) -> bool {
+        left < self.until
+            || self.ends.is_some_and(|ends| left >= ends)
+            || Outage::over(&self.scheduled, left).is_some()
     }
 }

@@ -1,24 +1,24 @@
-//! Delay that trembles.
+//! Delay variation.
 
 use bentpipe_units::{Span, Time};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
 use crate::random::{self, Stage};
-use crate::scenario;
+use crate::spec;
 
 /// What is added to the delay. A draw that holds for a while belongs to its number,
 /// so any moment can be asked for in any order.
 #[derive(Debug)]
 pub(crate) struct Jitter {
-    spec: scenario::Jitter,
+    spec: spec::Jitter,
     random: ChaCha8Rng,
     /// The draw in force, by number, and what it gave.
     drawn: Option<(u64, Span)>,
 }
 
 impl Jitter {
-    pub fn new(spec: scenario::Jitter, seed: u64) -> Self {
+    pub fn new(spec: spec::Jitter, seed: u64) -> Self {
         Self {
             spec,
             random: random::stream(seed, Stage::Jitter),

@@ -1,5 +1,6 @@
-//! On the way from one antenna to the other.
+//! The way from one antenna to the other.
 
-pub mod air;
-pub mod distance;
-pub mod jitter;
+mod reconfiguration;
+mod jitter;
+pub(crate) mod delay;
+pub(crate) mod propagation_delay;

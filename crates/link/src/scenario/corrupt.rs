@@ -1,39 +1,9 @@
-//! What comes out damaged.
+//! The check of damage.
 
-use bentpipe_units::Probability;
-use serde::{Deserialize, Serialize};
-
-use super::files::Problem;
-use super::loss::Bounded;
-use super::text_or_table::text_or_table;
-
-/// The damage of one direction: independent in the short form.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(remote = "Self", rename_all = "kebab-case")]
-pub enum CorruptSpec {
-    /// Each packet with the same chance, independent of all others.
-    Independent(Probability),
-    /// Independent, but only so many in a row.
-    Bounded(Bounded),
-}
-
-text_or_table!(
-    CorruptSpec,
-    Independent,
-    "a probability like \"0.1 %\" or a table: bounded"
-);
-
-impl Default for CorruptSpec {
-    fn default() -> Self {
-        Self::Independent(Probability::ZERO)
-    }
-}
+use super::problem::Problem;
+use crate::spec::CorruptSpec;
 
 impl CorruptSpec {
-    pub(crate) fn is_never(&self) -> bool {
-        *self == Self::default()
-    }
-
     pub(crate) fn check(&self, field: &str) -> Result<(), Problem> {
         match self {
             Self::Independent(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! Where in the text a field stands.
+//! The place of a field in the text.
 
 use toml::de::{DeTable, DeValue};
 

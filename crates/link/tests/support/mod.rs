@@ -3,7 +3,7 @@
 
 pub mod grammar;
 
-use bentpipe_link::scenario::DirectionSpec;
+use bentpipe_link::spec::DirectionSpec;
 use bentpipe_link::{Departure, Direction, Packet, Scenario};
 use bentpipe_units::{Span, Time};
 
