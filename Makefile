@@ -10,7 +10,7 @@ PYTHON := $(VENV)/bin/python
 # Runs a command where network namespaces can be made: as root as it is, otherwise in a user namespace.
 NETADMIN := scripts/with-namespaces
 
-.PHONY: help setup build demo demo-quick test lint unit e2e bench controllers budgets studies schemas fuzz fmt lock clean
+.PHONY: help setup build demo demo-quick test lint unit e2e bench controllers budgets studies schemas types fuzz fmt lock clean
 
 help: ## these lines
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ demo-quick: setup build ## the demo with one run of each workload
 
 bench: setup build ## speed, memory and punctuality of tunnel and emulator; writes out/bench/summary.json
 	@$(NETADMIN) $(PYTHON) -m bentpipe_lab bench --out out/bench
-	@$(PYTHON) -m bentpipe_lab.virtual_time_bench --out out/bench
+	@$(PYTHON) -m bentpipe_lab.bench.virtual_time --out out/bench
 
 controllers: setup build ## the tunnel's controllers beside each other over GEO, LEO and a lossy GEO, in real time
 	@$(NETADMIN) $(PYTHON) -m bentpipe_lab controllers --out out/controllers
@@ -44,6 +44,9 @@ schemas: build ## the JSON Schemas of all files, as the binary prints them; writ
 	@mkdir -p schemas
 	@for name in $$($(BIN) schema); do $(BIN) schema $$name > schemas/$$name.json; done
 
+types: setup ## the lab's types of the binary's records, from schemas/
+	$(PYTHON) -m bentpipe_lab.records.generate
+
 FUZZ_SECONDS := 60
 fuzz: ## every fuzz target for FUZZ_SECONDS (needs cargo-fuzz and a nightly toolchain)
 	@for target in $$(cargo +nightly fuzz list); do \
@@ -56,7 +59,7 @@ lint: setup ## formatting, clippy, ruff, mypy
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cd lab && ../$(VENV)/bin/ruff format --check . ../e2e && ../$(VENV)/bin/ruff check . ../e2e && ../$(VENV)/bin/mypy && ../$(VENV)/bin/mypy ../e2e
 
-unit: setup ## the tests of the crates and of the lab
+unit: setup build ## the tests of the crates and of the lab
 	cargo test --workspace --locked
 	$(PYTHON) -m pytest -q -c lab/pyproject.toml lab/tests
 
@@ -74,11 +77,14 @@ lock: ## resolve lab/requirements.lock anew (needs uv)
 clean: ## remove what was built and measured
 	rm -rf target out $(VENV)
 
-# The environment holds exactly what the lock names, checked by hash, and finds the lab in this checkout.
+# The environment holds exactly what the lock names, checked by hash, and finds the lab in this checkout;
+# bentpipe-lab is its command.
 $(VENV)/.locked: lab/requirements.lock scripts/install-missing
 	@scripts/install-missing
 	rm -rf $(VENV)
 	python3 -m venv $(VENV)
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r $<
 	@$(PYTHON) -c 'import pathlib, site; pathlib.Path(site.getsitepackages()[0], "bentpipe_lab.pth").write_text(str(pathlib.Path("lab/src").absolute()))'
+	@printf '#!%s\nimport sys\n\nfrom bentpipe_lab.__main__ import main\n\nsys.exit(main())\n' "$(CURDIR)/$(PYTHON)" >$(VENV)/bin/bentpipe-lab
+	@chmod +x $(VENV)/bin/bentpipe-lab
 	@touch $@

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bentpipe_lab import host
-from bentpipe_lab.system import Bentpipe, start_bentpipe
-from bentpipe_lab.topology import Topology, topology
+from bentpipe_lab.net import host
+from bentpipe_lab.net.topology import Topology, topology
+from bentpipe_lab.systems.tunnel import Bentpipe, start_bentpipe
 
 SHORT = Path(__file__).parent / "short.toml"
 

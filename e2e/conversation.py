@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from bentpipe_lab.content import incompressible
-from bentpipe_lab.netns import Namespace
-from bentpipe_lab.topology import SERVER4, Topology
+from bentpipe_lab.net.content import incompressible
+from bentpipe_lab.net.netns import Namespace
+from bentpipe_lab.net.topology import SERVER4, Topology
 
 PATIENCE_S = 90.0
 """Long enough for a loaded machine, so that only a stall fails a test."""

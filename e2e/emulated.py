@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bentpipe_lab import host
-from bentpipe_lab.netns import Namespace
-from bentpipe_lab.process import Process
-from bentpipe_lab.topology import CERTIFICATE, Certificate, read_certificate
+from bentpipe_lab.net import host
+from bentpipe_lab.net.netns import Namespace
+from bentpipe_lab.net.process import Process
+from bentpipe_lab.net.topology import CERTIFICATE, Certificate, read_certificate
 
 TERMINAL, GATEWAY = "10.98.0.1", "10.98.0.2"
 SCENARIO = """

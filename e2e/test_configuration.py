@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bentpipe_lab import host
-from bentpipe_lab.netns import Namespace
-from bentpipe_lab.system import GATEWAY_PORT, SOCKS, Bentpipe
+from bentpipe_lab.net import host
+from bentpipe_lab.net.netns import Namespace
+from bentpipe_lab.systems.tunnel import GATEWAY_PORT, SOCKS, Bentpipe
 
 BAD_USE = 2
 

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from bentpipe_lab.measure import download_2mb
-from bentpipe_lab.system import Bentpipe
-from bentpipe_lab.topology import BLACKHOLE4, SERVER4, SERVER6, UNREACHABLE4
-from bentpipe_lab.verdict import Verdict
+from bentpipe_lab.net.topology import BLACKHOLE4, SERVER4, SERVER6, UNREACHABLE4
+from bentpipe_lab.records.verdict import Verdict
+from bentpipe_lab.systems.tunnel import Bentpipe
+from bentpipe_lab.workloads.programs import curl
 from conversation import (
     PATIENCE_S,
     Server,
@@ -129,7 +129,7 @@ def test_unreachable_origin_is_an_error_in_bounded_time(tunnel: Bentpipe, addres
 def test_stalled_readers_do_not_stop_other_flows_and_can_go_on(tunnel: Bentpipe) -> None:
     with stalled_downloads(tunnel, 3) as clients:
         for _ in range(3):
-            assert download_2mb(tunnel.path).verdict is Verdict.OK
+            assert curl.download(tunnel.path, "2MB").verdict is Verdict.OK
         for client in clients:
             assert digest(read_to_end(client)) == digest(STALLED)
 
@@ -138,7 +138,7 @@ def test_however_many_readers_stall_other_flows_pass(tunnel: Bentpipe) -> None:
     """More than the tunnel has room for: it may reset the stalled ones, but not hold up the others."""
     with stalled_downloads(tunnel, 30):
         for _ in range(3):
-            assert download_2mb(tunnel.path).verdict is Verdict.OK
+            assert curl.download(tunnel.path, "2MB").verdict is Verdict.OK
 
 
 @contextmanager

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bentpipe_lab.system import Bentpipe, start_bentpipe
-from bentpipe_lab.topology import LISTED, PRIVATE4, Topology
+from bentpipe_lab.net.topology import LISTED, PRIVATE4, Topology
+from bentpipe_lab.systems.tunnel import Bentpipe, start_bentpipe
 from conversation import Server, assert_reset, connect, conversation
 
 OWN_PUBLIC4 = "11.22.33.44"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bentpipe_lab import host, netns
-from bentpipe_lab.topology import Topology, topology
+from bentpipe_lab.net import host, netns
+from bentpipe_lab.net.topology import Topology, topology
 from conversation import PATIENCE_S
 
 
@@ -26,7 +26,7 @@ def test_a_path_is_gone_after_success_and_after_an_exception(tmp_path: Path) -> 
 
 def test_what_a_killed_run_left_is_found_and_removed(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from bentpipe_lab.topology import topology\n"
+        "import sys, time; from pathlib import Path; from bentpipe_lab.net.topology import topology\n"
         f"with topology(Path({str(tmp_path)!r})) as path: print(path.run, flush=True); time.sleep(1000)"
     )
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from bentpipe_lab import host, measure
-from bentpipe_lab.process import Process
-from bentpipe_lab.system import GATEWAY_PORT, Bentpipe, enrolment, start_bentpipe
-from bentpipe_lab.topology import SATELLITE, SERVER4, Topology
-from bentpipe_lab.verdict import Verdict
+from bentpipe_lab.net import host
+from bentpipe_lab.net.process import Process
+from bentpipe_lab.net.topology import SATELLITE, SERVER4, Topology
+from bentpipe_lab.records.verdict import Verdict
+from bentpipe_lab.systems.tunnel import GATEWAY_PORT, Bentpipe, enrolment, start_bentpipe
+from bentpipe_lab.workloads.programs import curl
 from conversation import PATIENCE_S, assert_reset, connect, conversation, eventually
 
 KEY = re.compile(r"sha256:[\w-]+")
@@ -25,7 +26,7 @@ table inet somebody_elses {
 
 def works(tunnel: Bentpipe) -> bool:
     """Whether a download through the tunnel succeeds now."""
-    return measure.download_2mb(tunnel.path).verdict is Verdict.OK
+    return curl.download(tunnel.path, "2MB").verdict is Verdict.OK
 
 
 def network_state(path: Topology) -> str:

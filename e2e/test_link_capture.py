@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bentpipe_lab.process import Process
+from bentpipe_lab.net.process import Process
 from emulated import GATEWAY, Emulated, bentpipe, emulated
 
 POINTS = ("return in", "return out", "forward in", "forward out", "return dropped", "forward dropped")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from bentpipe_lab import host
-from bentpipe_lab.content import incompressible
-from bentpipe_lab.netns import Namespace
-from bentpipe_lab.process import Process
-from bentpipe_lab.topology import read_certificate
+from bentpipe_lab.net import host
+from bentpipe_lab.net.content import incompressible
+from bentpipe_lab.net.netns import Namespace
+from bentpipe_lab.net.process import Process
+from bentpipe_lab.net.topology import read_certificate
 from emulated import GATEWAY, emulated
 
 GATEWAY6 = "fd98::2"
@@ -48,7 +48,7 @@ def test_a_transfer_arrives_as_it_was_sent_at_any_mtu(tmp_path: Path, mtu: int, 
         for end in (client, server, listener):
             end.close()
         certificate = link.end()
-    for direction in certificate.told["links"][0]["directions"]:
+    for direction in certificate.fields["links"][0]["directions"]:
         assert direction["oversized"] == 0
         assert direction["unwritten"] == 0
         assert direction["entered_bytes"] <= direction["entered"] * mtu
@@ -129,7 +129,7 @@ def test_no_processor_sleeps_while_packets_flow(tmp_path: Path) -> None:
             except OSError:
                 latency = None
             ping.terminate()
-        machine = link.end().told["machine"]
+        machine = link.end().fields["machine"]
     if machine["processors_awake"]:
         assert latency == 0
     else:
@@ -162,7 +162,7 @@ def test_planned_changes_are_told_with_their_moments_as_the_run_comes_to_them(tm
             time.sleep(0.05)
         link.set("delay=7 ms")
         assert "changed at 1.000 s: satellite: switch (planned)" in link.link("show").stdout
-        told = link.end().told["changes"]
+        told = link.end().fields["changes"]
     assert [(change["what"], change["direction"], change["planned"]) for change in told] == [
         ("delay=50 ms, rate=10 Mbit/s", "forward", True),
         ("switch", "both", True),
@@ -180,7 +180,7 @@ def test_a_signal_ends_the_run_with_its_certificate(tmp_path: Path, number: sign
         assert "certificate: test" in link.emulator.out.read_text()
         certificate = read_certificate(tmp_path)
         assert certificate is not None
-        assert certificate.told["links"][0]["directions"][0]["delivered"] == 8
+        assert certificate.fields["links"][0]["directions"][0]["delivered"] == 8
         assert "sat0" not in link.terminal.ip("link", "show")
 
 

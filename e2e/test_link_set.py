@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bentpipe_lab import host
+from bentpipe_lab.net import host
 from emulated import GATEWAY, Emulated, bentpipe, emulated
 
 SLACK_MS = 20.0
@@ -34,7 +34,7 @@ def test_a_delay_is_changed_and_the_certificate_tells(link: Emulated) -> None:
     assert 200 <= best(link) < 200 + SLACK_MS
     link.set("--direction", "forward", "delay=10 ms", "rate=10 Mbit/s")
     assert 110 <= best(link) < 110 + SLACK_MS
-    changes = link.end().told["changes"]
+    changes = link.end().fields["changes"]
     assert [change["what"] for change in changes] == ["delay=100 ms", "delay=10 ms, rate=10 Mbit/s"]
     assert [change["direction"] for change in changes] == ["both", "forward"]
     assert 0 < changes[0]["at_s"] < changes[1]["at_s"]
@@ -179,4 +179,4 @@ def test_the_terminal_gets_another_address_and_keeps_its_routes(link: Emulated) 
     link.set("new_address=10.98.0.9/24", "delay=25 ms")
     assert best(link, "10.99.0.1") >= 50
     assert "src 10.98.0.9" in link.terminal.ip("route", "get", "10.99.0.1")
-    assert [change.get("addresses") for change in link.end().told["changes"]] == [["10.98.0.3/24"], ["10.98.0.9/24"]]
+    assert [change.get("addresses") for change in link.end().fields["changes"]] == [["10.98.0.3/24"], ["10.98.0.9/24"]]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bentpipe_lab import host
-from bentpipe_lab.content import incompressible
-from bentpipe_lab.system import start_bentpipe
-from bentpipe_lab.topology import SATELLITE, Topology
+from bentpipe_lab.net import host
+from bentpipe_lab.net.content import incompressible
+from bentpipe_lab.net.topology import SATELLITE, Topology
+from bentpipe_lab.systems.tunnel import start_bentpipe
 from conversation import conversation
 from emulated import bentpipe, emulated
 
@@ -39,7 +39,7 @@ def test_bujaris_handover_changes_link_and_address_at_its_moment(tmp_path: Path)
         shown = link.terminal.ip("-4", "address", "show", "sat0")
         assert "10.98.0.3/24" in shown
         assert "10.98.0.1/24" not in shown
-        (change,) = link.end().told["changes"]
+        (change,) = link.end().fields["changes"]
         assert 3.0 <= change["at_s"] < 3.5
         assert change["addresses"] == ["10.98.0.3/24"]
         assert (change["what"], change["planned"]) == ("switch, new_address=true", True)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bentpipe_lab import measure
-from bentpipe_lab.process import Process
-from bentpipe_lab.system import Bentpipe, Transport, start_bentpipe
-from bentpipe_lab.topology import Topology, topology
-from bentpipe_lab.verdict import Verdict
+from bentpipe_lab.net.process import Process
+from bentpipe_lab.net.topology import Topology, topology
+from bentpipe_lab.records.verdict import Verdict
+from bentpipe_lab.systems.tunnel import Bentpipe, Transport, start_bentpipe
+from bentpipe_lab.workloads.programs import curl
 from conversation import eventually
 
 GEO = """
@@ -46,7 +46,7 @@ def geo_tunnel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bent
 def test_the_first_session_after_a_restart_of_both_has_left_slow_start_behind(geo_tunnel: Bentpipe) -> None:
     """The window before the first large download is seen after one of 100 bytes, which cannot have opened it."""
     assert first_window_kb(geo_tunnel) <= 4 * INITIAL_KB
-    for outcome in measure.warm_up(geo_tunnel.path):
+    for outcome in curl.warm_up(geo_tunnel.path):
         assert outcome.verdict is Verdict.OK, outcome.detail
     restart(geo_tunnel)
     for file in files(geo_tunnel):
@@ -57,7 +57,7 @@ def test_the_first_session_after_a_restart_of_both_has_left_slow_start_behind(ge
         assert rtt_ms >= 595
     # Half of what was known may leave in the first round (RFC 9959, section 4.3).
     assert first_window_kb(geo_tunnel) >= PIPE_KB / 6
-    assert measure.download_10mib(geo_tunnel.path).verdict is Verdict.OK
+    assert curl.download(geo_tunnel.path, "10MiB").verdict is Verdict.OK
 
 
 def test_a_damaged_file_is_told_and_costs_nothing_else(own_tunnel: Bentpipe) -> None:
@@ -71,7 +71,7 @@ def test_a_damaged_file_is_told_and_costs_nothing_else(own_tunnel: Bentpipe) -> 
     for end, file in zip((own_tunnel.gateway, own_tunnel.terminal), files(own_tunnel), strict=True):
         assert f"{file}: TOML parse error at line 2" in end.log.read_text()
         assert file.read_text() == rubbish
-    assert measure.download_10mib(own_tunnel.path).verdict is Verdict.OK
+    assert curl.download(own_tunnel.path, "10MiB").verdict is Verdict.OK
     restart(own_tunnel)
     rate, _ = known(own_tunnel.gateway)
     assert rate > 1
@@ -83,12 +83,12 @@ def test_a_place_that_cannot_be_written_costs_a_warning(
     """As a full disk, and told once by each end that has something to write."""
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path / "nowhere"))
     tunnel = start_bentpipe(path)
-    assert measure.download_10mib(path).verdict is Verdict.OK
+    assert curl.download(path, "10MiB").verdict is Verdict.OK
     restart(tunnel)
     told = tunnel.gateway.log.read_text()
     assert told.count(f"{tmp_path / 'nowhere' / 'gateway.paths.toml'}: No such file or directory") == 1
     assert "not kept over a restart" in told
-    assert measure.download_2mb(path).verdict is Verdict.OK
+    assert curl.download(path, "2MB").verdict is Verdict.OK
 
 
 def restart(tunnel: Bentpipe) -> None:
@@ -120,6 +120,6 @@ def first_window_kb(tunnel: Bentpipe) -> float:
         return WINDOW.findall(tunnel.gateway.log.read_text())
 
     before = len(windows())
-    assert measure.first_byte(tunnel.path).verdict is Verdict.OK
+    assert curl.download(tunnel.path, "first-byte").verdict is Verdict.OK
     eventually(lambda: len(windows()) > before, "the gateway tells of the flow")
     return float(windows()[-1])

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from bentpipe_lab import measure
 from bentpipe_lab.errors import LabError
-from bentpipe_lab.origin import NAME
-from bentpipe_lab.system import SOCKS, Bentpipe
-from bentpipe_lab.topology import PRIVATE4, SERVER4, SERVER6
+from bentpipe_lab.net.origin import NAME
+from bentpipe_lab.net.topology import PRIVATE4, SERVER4, SERVER6
+from bentpipe_lab.systems.tunnel import SOCKS, Bentpipe
+from bentpipe_lab.workloads.programs import curl
 
 PRIVATE_NAME = "private.bentpipe.test"
 
@@ -23,7 +23,7 @@ def fetch(tunnel: Bentpipe, host: str, target: Path, scheme: str = "--socks5-hos
 @pytest.mark.parametrize("host", [SERVER4, f"[{SERVER6}]", NAME])
 def test_fetch(tunnel: Bentpipe, tmp_path: Path, host: str) -> None:
     fetch(tunnel, host, tmp_path / "got")
-    assert measure.sha256(tmp_path / "got") == tunnel.path.origin.objects["2MB"].sha256
+    assert curl.sha256(tmp_path / "got") == tunnel.path.origin.objects["2MB"].sha256
 
 
 @pytest.mark.parametrize(

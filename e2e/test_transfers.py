@@ -4,16 +4,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bentpipe_lab import measure
-from bentpipe_lab.system import Bentpipe
-from bentpipe_lab.topology import GROUND, SERVER6
-from bentpipe_lab.verdict import Verdict
+from bentpipe_lab.net.topology import GROUND, SERVER6
+from bentpipe_lab.records.verdict import Verdict
+from bentpipe_lab.systems.tunnel import Bentpipe
+from bentpipe_lab.workloads import WORKLOADS
+from bentpipe_lab.workloads.programs import curl
 from conversation import Server, connect
 
 
-@pytest.mark.parametrize("workload", measure.WORKLOADS)
+@pytest.mark.parametrize("workload", WORKLOADS.names())
 def test_every_workload_of_the_demo(tunnel: Bentpipe, workload: str) -> None:
-    outcome = measure.WORKLOADS[workload](tunnel.path)
+    outcome = WORKLOADS[workload].run(tunnel.path)
     assert outcome.verdict is Verdict.OK, outcome.detail
 
 
@@ -21,12 +22,12 @@ def test_ipv6(tunnel: Bentpipe) -> None:
     wanted = tunnel.path.origin.objects["2MB"]
     target = tunnel.path.directory / "ipv6"
     tunnel.path.client.run("curl", "-sS", "--fail", "-g", "-o", target, f"http://[{SERVER6}]/{wanted.path}")
-    assert measure.sha256(target) == wanted.sha256
+    assert curl.sha256(target) == wanted.sha256
 
 
 def test_sixteen_downloads_at_once(tunnel: Bentpipe) -> None:
     with ThreadPoolExecutor(16) as pool:
-        outcomes = list(pool.map(lambda _: measure.download_2mb(tunnel.path), range(16)))
+        outcomes = list(pool.map(lambda _: curl.download(tunnel.path, "2MB"), range(16)))
     assert {outcome.verdict for outcome in outcomes} == {Verdict.OK}, outcomes
 
 

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from bentpipe_lab import host, measure
-from bentpipe_lab.link import Link
-from bentpipe_lab.system import Transport, start_bentpipe
-from bentpipe_lab.topology import Topology, topology
-from bentpipe_lab.verdict import Verdict
+from bentpipe_lab.net import host
+from bentpipe_lab.net.link import Link
+from bentpipe_lab.net.topology import Topology, topology
+from bentpipe_lab.records.verdict import Verdict
+from bentpipe_lab.systems.tunnel import Transport, start_bentpipe
+from bentpipe_lab.workloads import WORKLOADS
+from bentpipe_lab.workloads.programs import curl
 
 TOLERANCE = 0.03
 PUNCTUAL = 3
@@ -47,7 +49,7 @@ def test_simulated_and_emulated_transfers_take_as_long(agreement: Agreement, tmp
     with topology(tmp_path / "emulated", scenario) as path:
         transport = Transport.for_link(path.link)
         start_bentpipe(path, transport)
-        for outcome in measure.warm_up(path):
+        for outcome in curl.warm_up(path):
             assert outcome.verdict is Verdict.OK, outcome.detail
         emulated = {workload: _emulated(path, workload) for workload in agreement.workloads}
         simulated = _simulated(tmp_path, scenario, path.link, agreement.workloads)
@@ -77,9 +79,9 @@ def _emulated(path: Topology, workload: str) -> Measured:
     """Runs, each under a certificate of its own, until enough of them were punctual."""
     measured = Measured([], [])
     while len(measured.punctual) < PUNCTUAL and len(measured.all) < TRIES:
-        path.lap()
-        outcome = measure.WORKLOADS[workload](path)
-        certificate = path.lap()
+        path.certify_interval()
+        outcome = WORKLOADS[workload].run(path)
+        certificate = path.certify_interval()
         assert outcome.verdict is Verdict.OK, outcome.detail
         assert outcome.seconds is not None
         measured.all.append(outcome.seconds)

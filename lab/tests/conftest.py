@@ -1,6 +1,6 @@
 import pytest
 
-from bentpipe_lab.link import Direction, Link
+from bentpipe_lab.net.link import Direction, Link
 
 
 @pytest.fixture

@@ -4,20 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from bentpipe_lab.bench_link import delay_errors
-from bentpipe_lab.capture import Seen, read
+from bentpipe_lab.bench.link import delay_errors
+from bentpipe_lab.bench.quantity import Quantity
 from bentpipe_lab.errors import LabError
-from bentpipe_lab.figure import Figure
+from bentpipe_lab.net.capture import Seen, read
 
 
-def test_a_figure_keeps_its_limits_or_does_not_or_has_none() -> None:
-    assert Figure("rate", 1.0, "Mbit/s").holds is None
-    assert Figure("rate", 1.0, "Mbit/s", least=1.0, most=2.0).holds is True
-    assert Figure("rate", 0.99, "Mbit/s", least=1.0, most=2.0).holds is False
-    assert Figure("rate", 2.01, "Mbit/s", least=1.0, most=2.0).holds is False
-    assert Figure("rate", math.nan, "Mbit/s", least=1.0).holds is False
-    assert Figure("rate", math.nan, "Mbit/s", most=1.0).holds is False
-    assert Figure("rate", 1.0, "Mbit/s", least=0.5, most=2.0).limit == ">= 0.5 and <= 2"
+def test_a_quantity_keeps_its_limits_or_does_not_or_has_none() -> None:
+    assert Quantity("rate", 1.0, "Mbit/s").holds is None
+    assert Quantity("rate", 1.0, "Mbit/s", least=1.0, most=2.0).holds is True
+    assert Quantity("rate", 0.99, "Mbit/s", least=1.0, most=2.0).holds is False
+    assert Quantity("rate", 2.01, "Mbit/s", least=1.0, most=2.0).holds is False
+    assert Quantity("rate", math.nan, "Mbit/s", least=1.0).holds is False
+    assert Quantity("rate", math.nan, "Mbit/s", most=1.0).holds is False
+    assert Quantity("rate", 1.0, "Mbit/s", least=0.5, most=2.0).limit == ">= 0.5 and <= 2"
 
 
 def test_the_expected_arrival_counts_the_queue_and_nothing_else() -> None:

@@ -2,13 +2,13 @@ from dataclasses import replace
 
 import pytest
 
-from bentpipe_lab import budgets, stats
-from bentpipe_lab.budgets import Budget
-from bentpipe_lab.stats import Row
+from bentpipe_lab.analysis import budgets, stats
+from bentpipe_lab.analysis.budgets import Budget
+from bentpipe_lab.analysis.stats import Row
 from samples import sample
 
 AGAINST_BOUND = Budget("geo", "first byte", "bound", 1.05, "a test")
-AGAINST_DIRECT = Budget("geo", "first byte", "direct", 0.85, "a test")
+AGAINST_DIRECT = Budget("geo", "first byte", "baseline", 0.85, "a test")
 
 
 def row(seconds: float, system: str = "bentpipe") -> Row:

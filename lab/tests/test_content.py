@@ -3,7 +3,7 @@ import re
 import zlib
 from pathlib import Path
 
-from bentpipe_lab import content
+from bentpipe_lab.net import content
 
 
 def test_the_page_is_the_kepler_page() -> None:

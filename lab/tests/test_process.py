@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bentpipe_lab.errors import ProgramError
-from bentpipe_lab.process import Process
+from bentpipe_lab.net.process import Process
 
 
 def python(code: str, directory: Path) -> Process:

@@ -4,22 +4,25 @@ import json
 import re
 from pathlib import Path
 
-from bentpipe_lab import budgets, content, demo, report
-from bentpipe_lab.bounds import bound_s
-from bentpipe_lab.link import Link
-from bentpipe_lab.run import Task
-from bentpipe_lab.sample import Outcome, Sample
-from bentpipe_lab.verdict import Verdict
+from bentpipe_lab.analysis import budgets
+from bentpipe_lab.campaign.path_run import Task
+from bentpipe_lab.net import content
+from bentpipe_lab.net.link import Link
+from bentpipe_lab.records.sample import Outcome, Sample
+from bentpipe_lab.records.verdict import Verdict
+from bentpipe_lab.report import page as report
+from bentpipe_lab.studies import demo
+from bentpipe_lab.workloads import WORKLOADS
 
 COUNTS = {"first byte": 3, "download 10 MiB": 2, "download 2 MB": 2, "page HTTP/2": 1, "page HTTP/1.1": 1}
 
 
 def outcome(workload: str, seconds: float) -> Outcome:
-    size = report.DOWNLOADS.get(workload, 0)
+    size = WORKLOADS[workload].curve_bytes or 0
     curve = [(seconds * part / 10, size * part // 10) for part in range(1, 11)] if size else []
     objects = [
         {"path": path, "size": size, "requested_s": 0.0, "first_byte_s": seconds / 2, "complete_s": seconds}
-        for path, size in (content.page_sizes().items() if workload.startswith("page") else ())
+        for path, size in (content.page_sizes().items() if WORKLOADS[workload].timeline else ())
     ]
     return Outcome(Verdict.OK, seconds, size, curve=curve, objects=objects)
 
@@ -27,7 +30,7 @@ def outcome(workload: str, seconds: float) -> Outcome:
 def write_records(task: Task, link: Link, factor: float) -> None:
     task.directory.mkdir(parents=True)
     lines = [
-        Sample("geo", task.system, workload, index, outcome(workload, factor * bound_s(workload, link)))
+        Sample("geo", task.system, workload, index, outcome(workload, factor * WORKLOADS[workload].bound_s(link)))
         for workload, index in task.rounds()
     ]
     lines[0] = Sample("geo", task.system, "first byte", 0, Outcome(Verdict.REFUSED, detail="<nobody> listens"))

@@ -1,7 +1,8 @@
 from pathlib import Path
 
-from bentpipe_lab import demo, measure
-from bentpipe_lab.run import Task
+from bentpipe_lab.campaign.path_run import Task
+from bentpipe_lab.studies import demo
+from bentpipe_lab.workloads import WORKLOADS
 
 
 def test_workloads_take_turns() -> None:
@@ -10,10 +11,10 @@ def test_workloads_take_turns() -> None:
 
 
 def test_the_demos_plan() -> None:
-    tasks = demo.plan(Path("out"), demo.COUNTS)
+    tasks = demo.plan(Path("out"), demo.counts_of_runs())
     assert [task.name for task in tasks] == ["geo-direct", "geo-bentpipe", "leo-bentpipe", "leo-direct"]
     for task in tasks:
         assert task.scenario.is_file()
-        assert set(task.counts) == set(measure.WORKLOADS)
+        assert set(task.counts) == set(WORKLOADS.names())
         assert task.counts["first byte"] >= 8
         assert all(count >= 3 for workload, count in task.counts.items() if workload.startswith(("page", "download")))

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bentpipe_lab.sample import Outcome, Sample
-from bentpipe_lab.verdict import Verdict
+from bentpipe_lab.records.sample import Outcome, Sample
+from bentpipe_lab.records.verdict import Verdict
 
 outcomes = st.builds(
     Outcome,

@@ -1,14 +1,14 @@
 import pytest
 
-from bentpipe_lab import stats
-from bentpipe_lab.verdict import Verdict
+from bentpipe_lab.analysis import stats
+from bentpipe_lab.records.verdict import Verdict
 from samples import sample
 
 
 def test_a_row_is_the_median_of_the_good_runs_and_tells_of_all() -> None:
     samples = [sample(1.0), sample(3.0), sample(2.0), sample(None, Verdict.STALLED)]
     row = stats.row(samples, 1.6)
-    assert row.told() == {
+    assert row.as_record() == {
         "scenario": "geo",
         "system": "bentpipe",
         "workload": "first byte",

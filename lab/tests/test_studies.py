@@ -7,26 +7,27 @@ import pytest
 
 from bentpipe_lab.errors import LabError
 from bentpipe_lab.studies import bujari, endres, kuhn, published, qpep, records, run
-from bentpipe_lab.studies.records import Look, Run
+from bentpipe_lab.studies.records import FlowSample, Run
 from bentpipe_lab.studies.section import Cell, Section, Table, markdown
 
 
-def steady(mbit_s: float, rtt_ms: float, begin_s: float, end_s: float, before: int = 0) -> list[Look]:
+def steady(mbit_s: float, rtt_ms: float, begin_s: float, end_s: float, before: int = 0) -> list[FlowSample]:
     """Looks every 100 ms at a flow that gets the same all the time."""
     count = round((end_s - begin_s) * 10)
     return [
-        Look(begin_s + step / 10, 0, before + int(mbit_s * 1e6 / 8 * step / 10), rtt_ms) for step in range(1, count + 1)
+        FlowSample(begin_s + step / 10, 0, before + int(mbit_s * 1e6 / 8 * step / 10), rtt_ms)
+        for step in range(1, count + 1)
     ]
 
 
-def handover(first: tuple[float, float], second: tuple[float, float]) -> list[Look]:
+def handover(first: tuple[float, float], second: tuple[float, float]) -> list[FlowSample]:
     """90 s of the one, 90 s of the other."""
-    looks = steady(*first, 0, 90)
-    return looks + steady(*second, 90, 180, looks[-1].arrived_udp)
+    samples = steady(*first, 0, 90)
+    return samples + steady(*second, 90, 180, samples[-1].arrived_udp)
 
 
 def test_a_leg_is_what_arrived_and_waited_on_it() -> None:
-    first, second = bujari.legs(Run({}, 1, looks=handover((9.0, 80.0), (5.0, 130.0))))
+    first, second = bujari.legs(Run({}, 1, samples=handover((9.0, 80.0), (5.0, 130.0))))
     assert first.goodput_mbit_s == pytest.approx(9.0, rel=1e-4)
     assert second.goodput_mbit_s == pytest.approx(5.0, rel=1e-4)
     assert (first.rtt_ms, second.rtt_ms) == (80.0, 130.0)
@@ -37,7 +38,7 @@ def test_a_comparison_allows_5_and_10_percent() -> None:
     axes = {"case": "one", "flow.controller": "newreno"}  # published: 9.65 and 93.42, 9.35 and 144.64
 
     def within(first: tuple[float, float]) -> bool | None:
-        return bujari.compare([Run(axes, 1, looks=handover(first, (9.35, 144.64)))])[0].within
+        return bujari.compare([Run(axes, 1, samples=handover(first, (9.35, 144.64)))])[0].within
 
     assert within((9.65 * 1.049, 93.42 * 1.09))
     assert not within((9.65 * 1.051, 93.42))
@@ -48,7 +49,7 @@ def test_a_comparison_allows_5_and_10_percent() -> None:
 
 def test_a_comparison_takes_the_median_of_the_seeds_and_leaves_out_what_was_not_published() -> None:
     axes = {"case": "one", "flow.controller": "satellite"}
-    runs = [Run(axes, seed, looks=handover((rate, 60.0), (9.0, 120.0))) for seed, rate in enumerate((1.0, 8.0, 9.0))]
+    runs = [Run(axes, seed, samples=handover((rate, 60.0), (9.0, 120.0))) for seed, rate in enumerate((1.0, 8.0, 9.0))]
     first, _ = bujari.compare(runs)
     assert first.ours.goodput_mbit_s == pytest.approx(8.0, rel=1e-4)
     assert (first.theirs, first.within) == (None, None)
@@ -78,8 +79,8 @@ def transfer(begun_s: float, megabytes: int, done_s: float | None) -> dict[str, 
 
 
 def test_a_target_counts_from_the_beginning_of_the_last_transfer() -> None:
-    first = [Look(at, int(at * 2 * kuhn.MB), 0, 650.0) for at in range(1, 51)]
-    second = [Look(55.0 + at, (100 + 2 * at) * kuhn.MB, 0, 650.0) for at in range(1, 51)]
+    first = [FlowSample(at, int(at * 2 * kuhn.MB), 0, 650.0) for at in range(1, 51)]
+    second = [FlowSample(55.0 + at, (100 + 2 * at) * kuhn.MB, 0, 650.0) for at in range(1, 51)]
     again = Run({}, 1, [transfer(0, 100, 50.0), transfer(55.0, 100, 104.5)], first + second)
     assert kuhn.reached_s(again, 2) == pytest.approx(1.0)
     assert kuhn.reached_s(again, 10) == pytest.approx(5.0)
@@ -132,7 +133,7 @@ def test_records_are_read_run_by_run(tmp_path: Path) -> None:
         "arrived_udp_bytes": 7,
         "rtt_ns": 60_000_000,
     }
-    told = [
+    lines = [
         {"schema": "bentpipe/records/1"},
         {"run": {"axes": {"case": "a"}, "seed": 1}},
         sample,
@@ -142,10 +143,10 @@ def test_records_are_read_run_by_run(tmp_path: Path) -> None:
         {"run": {"axes": {"case": "a"}, "seed": 3}},
         {"record": "link", "link": 0},
     ]
-    (tmp_path / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in told))
+    (tmp_path / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     one, three = records.runs(tmp_path)
     assert (one.seed, three.seed) == (1, 3)
-    assert one.looks == [Look(1.0, 5, 7, 60.0)]
+    assert one.samples == [FlowSample(1.0, 5, 7, 60.0)]
     assert one.flow["lost"] == 3
     assert len(three.links) == 1
 

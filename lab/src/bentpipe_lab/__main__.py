@@ -1,53 +1,196 @@
-"""`python -m bentpipe_lab`: the lab's programs."""
+"""`bentpipe-lab`: the lab's commands."""
 
-import argparse
 import sys
 from pathlib import Path
 
+import click
 from rich.console import Console
 
-from bentpipe_lab import bench, controllers, demo, host
 from bentpipe_lab.errors import LabError
-from bentpipe_lab.studies import run as studies
+
+WITHOUT_A_TERMINAL = 160
+"""Columns of output that goes to a file."""
+
+
+def _console() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=WITHOUT_A_TERMINAL)
+
+
+PATH = click.Path(path_type=Path)
+CAMPAIGN = click.argument("campaign", type=PATH)
+SCHEDULER = click.option("--scheduler", metavar="ADDRESS", help="a Dask scheduler whose workers do the runs")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def cli() -> None:
+    """Measure transports over satellite links, in virtual and in real time."""
+
+
+@cli.command()
+@click.argument("plan", type=PATH)
+def plan(plan: Path) -> int:
+    """Print the runs of PLAN and about how long they take; start nothing."""
+    from bentpipe_lab.campaign import commands
+
+    commands.show_plan(plan, _console())
+    return 0
+
+
+@cli.command()
+@click.argument("plan", type=PATH)
+@click.option("--out", type=PATH, help="the campaign's directory; out/NAME by default")
+@click.option("--store", metavar="URL", help="where its runs are kept: any place that fsspec reaches")
+@SCHEDULER
+def run(plan: Path, out: Path | None, store: str | None, scheduler: str | None) -> int:
+    """Begin a campaign with PLAN and work on it."""
+    from bentpipe_lab.campaign import commands
+
+    return commands.run(plan, out, store, scheduler, _console())
+
+
+@cli.command()
+@CAMPAIGN
+def status(campaign: Path) -> int:
+    """How far CAMPAIGN is, and how its runs ended."""
+    from bentpipe_lab.campaign import commands
+
+    return commands.status(campaign, _console())
+
+
+@cli.command()
+@CAMPAIGN
+def pause(campaign: Path) -> int:
+    """Stop CAMPAIGN when the runs in flight are done."""
+    from bentpipe_lab.campaign import commands
+
+    return commands.pause(campaign, _console())
+
+
+@cli.command()
+@CAMPAIGN
+@SCHEDULER
+def resume(campaign: Path, scheduler: str | None) -> int:
+    """Go on with CAMPAIGN, however it was stopped."""
+    from bentpipe_lab.campaign import commands
+
+    return commands.resume(campaign, scheduler, _console())
+
+
+@cli.command()
+@CAMPAIGN
+@click.option("--verdict", "verdicts", multiple=True, required=True, help="runs that ended so; may be given again")
+@SCHEDULER
+def retry(campaign: Path, verdicts: tuple[str, ...], scheduler: str | None) -> int:
+    """Try runs of CAMPAIGN again, by verdict."""
+    from bentpipe_lab.campaign import commands
+
+    return commands.retry(campaign, verdicts, scheduler, _console())
+
+
+@cli.command()
+@CAMPAIGN
+def report(campaign: Path) -> int:
+    """Write tables, figures and a page of CAMPAIGN, from its runs so far."""
+    from bentpipe_lab.report import commands
+
+    return commands.report(campaign, _console())
+
+
+@cli.command()
+@CAMPAIGN
+def redraw(campaign: Path) -> int:
+    """Draw figures and page of CAMPAIGN again, from its tables; nothing is run."""
+    from bentpipe_lab.report import commands
+
+    return commands.redraw(campaign, _console())
+
+
+@cli.command()
+@click.argument("first", type=PATH)
+@click.argument("second", type=PATH)
+def compare(first: Path, second: Path) -> int:
+    """Campaign SECOND beside campaign FIRST, point by point."""
+    from bentpipe_lab.report import commands
+
+    return commands.compare(first, second, _console())
+
+
+@cli.command()
+@CAMPAIGN
+@click.option("--format", "form", default="csv", show_default=True, help="csv, parquet or duckdb")
+@click.option("--out", type=PATH, help="a directory; CAMPAIGN/export by default")
+def export(campaign: Path, form: str, out: Path | None) -> int:
+    """Write runs and samples of CAMPAIGN for other programs."""
+    from bentpipe_lab.report import commands
+
+    return commands.export(campaign, form, out, _console())
+
+
+@cli.command()
+@click.option("--out", type=PATH, default=Path("out/demo"), show_default=True)
+@click.option("--quick", is_flag=True, help="one run of each workload: to try it, not to believe it")
+def demo(out: Path, quick: bool) -> int:
+    """Direct TCP against bentpipe on GEO and LEO, with a report."""
+    from bentpipe_lab.studies import demo as study
+
+    return study.demo(out, study.counts_of_runs(quick=quick), _console())
+
+
+@cli.command()
+@click.option("--out", type=PATH, default=Path("out/bench"), show_default=True)
+def bench(out: Path) -> int:
+    """Speed and memory of tunnel and emulator."""
+    from bentpipe_lab.bench import tunnel
+
+    return tunnel.bench(out, _console())
+
+
+@cli.command()
+@click.option("--out", type=PATH, default=Path("out/controllers"), show_default=True)
+@click.option("--of", "which", multiple=True, metavar="CONTROLLER", help="which; may be given again")
+def controllers(out: Path, which: tuple[str, ...]) -> int:
+    """The tunnel's congestion controllers beside each other."""
+    from bentpipe_lab.studies import controllers as study
+
+    return study.compare(out, which or study.CONTROLLERS, _console())
+
+
+@cli.command()
+@click.option("--out", type=PATH, default=Path("out/studies"), show_default=True)
+@click.option("--only", multiple=True, metavar="STUDY", help="one of them, like bujari; may be given again")
+def studies(out: Path, only: tuple[str, ...]) -> int:
+    """Published studies in virtual time, with a report."""
+    from bentpipe_lab.studies import run as study
+
+    return study.studies(out, only, _console())
+
+
+@cli.command()
+def clean() -> int:
+    """Remove what runs that died left behind."""
+    from bentpipe_lab.net import host
+
+    _console().print(*(host.clean_leftovers() or ["nothing was left behind"]))
+    return 0
 
 
 def main() -> int:
-    """Parse the command line and run what it names."""
-    parser = argparse.ArgumentParser(prog="bentpipe_lab", description="The bentpipe lab.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    showing = commands.add_parser("demo", help="direct TCP against bentpipe on GEO and LEO, with a report")
-    showing.add_argument("--out", type=Path, default=Path("out/demo"))
-    showing.add_argument("--quick", action="store_true", help="one run of each workload: to try it, not to believe it")
-    measuring = commands.add_parser("bench", help="speed and memory of tunnel and emulator")
-    measuring.add_argument("--out", type=Path, default=Path("out/bench"))
-    comparing = commands.add_parser("controllers", help="the tunnel's congestion controllers beside each other")
-    comparing.add_argument("--out", type=Path, default=Path("out/controllers"))
-    comparing.add_argument("--of", nargs="+", default=controllers.CONTROLLERS, metavar="CONTROLLER", help="which")
-    studying = commands.add_parser("studies", help="published studies in virtual time, with a report")
-    studying.add_argument("--out", type=Path, default=Path("out/studies"))
-    studying.add_argument("--only", nargs="+", default=[], metavar="STUDY", help="some of them, like bujari")
-    commands.add_parser("clean", help="remove what runs that died left behind")
-    arguments = parser.parse_args()
-    console = Console()
+    """Run the command that the command line names."""
+    console = _console()
     try:
-        match arguments.command:
-            case "demo":
-                return demo.demo(arguments.out, demo.QUICK if arguments.quick else demo.COUNTS, console)
-            case "bench":
-                return bench.bench(arguments.out, console)
-            case "controllers":
-                return controllers.compare(arguments.out, arguments.of, console)
-            case "studies":
-                return studies.studies(arguments.out, arguments.only, console)
-            case _:
-                console.print(*(host.clean_leftovers() or ["nothing was left behind"]))
-                return 0
+        code = cli.main(prog_name="bentpipe-lab", standalone_mode=False)
     except LabError as error:
-        console.print(f"[bold red]cannot go on:[/] {error}", highlight=False)
+        console.print("[bold red]cannot go on:[/]", end=" ")
+        console.print(str(error), markup=False, highlight=False, soft_wrap=True)
         return 1
-    except KeyboardInterrupt:
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
         console.print("interrupted; cleaned up")
         return 130
+    return code if isinstance(code, int) else 0
 
 
 if __name__ == "__main__":

@@ -11,3 +11,31 @@ class MissingCapabilityError(LabError):
 
 class ProgramError(LabError):
     """A supervised program ended, or stayed silent, when it should have been running."""
+
+
+class RegistrationError(LabError):
+    """A workload or a system lacks a part of its contract."""
+
+
+class UnknownNameError(LabError):
+    """Nothing of that name is registered."""
+
+
+class NotInPathError(LabError):
+    """A system runs, but the traffic does not go through it."""
+
+
+class PlanError(LabError):
+    """A campaign's plan is wrong. The message names the field, the value and what would be right."""
+
+
+class CampaignError(LabError):
+    """A campaign's directory is not what was asked for: absent, begun before, or in use."""
+
+
+class UnsupportedError(LabError):
+    """A system or a workload does not exist for the clock that was asked for."""
+
+
+class DiskFullError(LabError):
+    """There is no room for what was measured; what was kept before is whole."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from bentpipe_lab.studies import plots, published, records
-from bentpipe_lab.studies.records import Look, Run
+from bentpipe_lab.studies.records import FlowSample, Run
 from bentpipe_lab.studies.section import Cell, Drawing, Section, Table, number, percent
 
 HANDOVER_S = 90.0
@@ -65,17 +65,19 @@ class Comparison:
 
 def legs(run: Run) -> tuple[Leg, Leg]:
     """What the run's flow got before and after the handover."""
-    return (_leg(run.looks, 0.0, HANDOVER_S), _leg(run.looks, HANDOVER_S, END_S))
+    return (_leg(run.samples, 0.0, HANDOVER_S), _leg(run.samples, HANDOVER_S, END_S))
 
 
-def rates(looks: Sequence[Look], begin_s: float, end_s: float, step_s: float = 1.0) -> Sequence[tuple[float, float]]:
+def rates(
+    samples: Sequence[FlowSample], begin_s: float, end_s: float, step_s: float = 1.0
+) -> Sequence[tuple[float, float]]:
     """Goodput in Mbit/s and mean round-trip time in ms, for each step of the time between."""
     edges = np.arange(begin_s, end_s + step_s / 2, step_s)
-    at = np.array([look.at_s for look in looks])
-    arrived = np.interp(edges, at, [look.arrived_udp for look in looks], left=0.0)
+    at = np.array([sample.at_s for sample in samples])
+    arrived = np.interp(edges, at, [sample.arrived_udp for sample in samples], left=0.0)
     found = []
     for step in range(len(edges) - 1):
-        inside = [look.rtt_ms for look in looks if edges[step] < look.at_s <= edges[step + 1]]
+        inside = [sample.rtt_ms for sample in samples if edges[step] < sample.at_s <= edges[step + 1]]
         rate = (arrived[step + 1] - arrived[step]) * 8e-6 / step_s
         if inside:
             found.append((float(rate), float(np.mean(inside))))
@@ -108,9 +110,9 @@ def _published() -> Mapping[tuple[str, str, int], Leg]:
     }
 
 
-def _leg(looks: Sequence[Look], begin_s: float, end_s: float) -> Leg:
-    seconds = np.array([rate for rate, _ in rates(looks, begin_s, end_s)])
-    rtts = np.array([look.rtt_ms for look in looks if begin_s < look.at_s <= end_s])
+def _leg(samples: Sequence[FlowSample], begin_s: float, end_s: float) -> Leg:
+    seconds = np.array([rate for rate, _ in rates(samples, begin_s, end_s)])
+    rtts = np.array([sample.rtt_ms for sample in samples if begin_s < sample.at_s <= end_s])
     return Leg(float(seconds.mean()), float(seconds.std()), float(rtts.mean()), float(rtts.std()))
 
 
@@ -189,7 +191,7 @@ def _areas(runs: Sequence[Run], found: Sequence[Comparison], controller: str) ->
     first = {run.axes["case"]: run for run in reversed(runs) if run.axes["flow.controller"] == controller}
     panels = {
         QUEUES[queue]: [
-            [(rtt, rate) for rate, rtt in rates(first[queue].looks, begin, end)]
+            [(rtt, rate) for rate, rtt in rates(first[queue].samples, begin, end)]
             for begin, end in ((0.0, HANDOVER_S), (HANDOVER_S, END_S))
         ]
         for queue in QUEUES

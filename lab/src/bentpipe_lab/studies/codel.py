@@ -14,10 +14,10 @@ SETTLED_S = 20.0
 
 def settled(run: Run) -> tuple[float, float]:
     """Payload in Mbit/s and mean round-trip time in ms once the start is over."""
-    looks = [look for look in run.looks if look.at_s >= SETTLED_S]
-    spent = looks[-1].at_s - looks[0].at_s
-    rate = (looks[-1].received - looks[0].received) * 8e-6 / spent
-    return rate, float(np.mean([look.rtt_ms for look in looks]))
+    samples = [sample for sample in run.samples if sample.at_s >= SETTLED_S]
+    spent = samples[-1].at_s - samples[0].at_s
+    rate = (samples[-1].received - samples[0].received) * 8e-6 / spent
+    return rate, float(np.mean([sample.rtt_ms for sample in samples]))
 
 
 def section(directory: Path) -> Section:

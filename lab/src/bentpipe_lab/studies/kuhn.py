@@ -5,14 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bentpipe_lab.bounds import WIRE_PER_PAYLOAD
+from bentpipe_lab.net.packet import PACKET, WIRE_PER_PAYLOAD
 from bentpipe_lab.studies import published, records
 from bentpipe_lab.studies.records import Run
 from bentpipe_lab.studies.section import Cell, Section, Table, number
 
 MB = 1_000_000
 SIZES_MB = (2, 10, 100)
-PACKET_BITS = 1500 * 8
+PACKET_BITS = PACKET * 8
 """Of a full packet of the initial window, at the IP level."""
 OURS = "satellite"
 """The controller whose misses are explained."""
@@ -26,7 +26,7 @@ def reached_s(run: Run, megabytes: int) -> float | None:
     if megabytes * MB == last["bytes"]:
         return None if last["done_ns"] is None else last["done_ns"] / 1e9 - begun_s
     wanted = before + megabytes * MB
-    return next((look.at_s - begun_s for look in run.looks if look.received >= wanted), None)
+    return next((sample.at_s - begun_s for sample in run.samples if sample.received >= wanted), None)
 
 
 @dataclass(frozen=True)
@@ -98,14 +98,14 @@ def section(directory: Path) -> Section:
                 *_cells(controllers, ours, target),
             ]
         )
-    told = ", ".join(f"{name} {count}" for name, count in kept.items())
+    kept_of_each = ", ".join(f"{name} {count}" for name, count in kept.items())
     return Section(
         "draft-kuhn-quic-4-sat: targets",
         published.source("kuhn"),
         [
             (
                 f"650 ms, queues of one bandwidth-delay product, initial windows of 32 packets. Kept of {targets}"
-                f" targets: {told}. Times below 100 MB are to the next look, 50 ms apart."
+                f" targets: {kept_of_each}. Times below 100 MB are to the next sample, 50 ms apart."
             ),
             (
                 "The bound is the least time that physics allows: two round trips and the bytes at the link's rate, one"

@@ -1,11 +1,10 @@
 """The studies' drawings, as SVG text."""
 
-import io
 from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from bentpipe_lab.figures import FAINT, INK, MUTED
+from bentpipe_lab.report.style import FAINT, INK, MUTED, svg
 
 COLOUR = {
     "satellite": "#1668b8",
@@ -100,11 +99,3 @@ def bars(groups: Mapping[str, Mapping[str, float]], y_label: str, lines: Mapping
     axes.set_axisbelow(True)
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=9)
     return svg(figure)
-
-
-def svg(figure: Figure) -> str:
-    """The drawing as text, the same for the same figures."""
-    out = io.StringIO()
-    figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
-    text = out.getvalue()
-    return text[text.index("<svg") :]

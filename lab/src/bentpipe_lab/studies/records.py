@@ -4,14 +4,17 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from bentpipe_lab.errors import LabError
+from bentpipe_lab.records.generated import Line, QuicSample
+
+__all__ = ["FlowSample", "Line", "Run", "lines", "runs"]
 
 
 @dataclass(frozen=True)
-class Look:
-    """A look at the run's first flow."""
+class FlowSample:
+    """A sample of the run's first flow."""
 
     at_s: float
     received: int
@@ -29,26 +32,9 @@ class Run:
     axes: Mapping[str, str]
     seed: int
     transfers: list[Mapping[str, Any]] = field(default_factory=list)
-    looks: list[Look] = field(default_factory=list)
+    samples: list[FlowSample] = field(default_factory=list)
     flow: Mapping[str, Any] = field(default_factory=dict)
     links: list[Mapping[str, Any]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Line:
-    """One line of the summary: all runs of one point."""
-
-    axes: Mapping[str, str]
-    n_ok: int
-    n_total: int
-    median_s: float | None
-    p25_s: float | None
-    p75_s: float | None
-    median_first_byte_s: float | None
-    median_goodput_bit_s: float | None
-    median_wire_per_payload: float | None
-    median_share: float | None
-    verdicts: Mapping[str, int]
 
 
 def runs(directory: Path) -> Iterator[Run]:
@@ -56,29 +42,30 @@ def runs(directory: Path) -> Iterator[Run]:
     run: Run | None = None
     with _there(directory / "records.jsonl").open() as lines:
         for line in lines:
-            told = json.loads(line)
-            if "run" in told:
+            record = json.loads(line)
+            if "run" in record:
                 if run is not None:
                     yield run
-                begun = told["run"]
+                begun = record["run"]
                 run = None if "failed" in begun else Run(begun["axes"], begun["seed"])
-            elif run is not None and told.get("flow", 0) == 0:
-                _add(run, told)
+            elif run is not None and record.get("flow", 0) == 0:
+                _add(run, record)
     if run is not None:
         yield run
 
 
-def _add(run: Run, told: Mapping[str, Any]) -> None:
-    match told.get("record"):
+def _add(run: Run, record: Mapping[str, Any]) -> None:
+    match record.get("record"):
         case "sample":
-            look = Look(told["at_ns"] / 1e9, told["received"], told["arrived_udp_bytes"], told["rtt_ns"] / 1e6)
-            run.looks.append(look)
+            seen = cast(QuicSample, record)
+            sample = FlowSample(seen["at_ns"] / 1e9, seen["received"], seen["arrived_udp_bytes"], seen["rtt_ns"] / 1e6)
+            run.samples.append(sample)
         case "transfer":
-            run.transfers.append(told)
+            run.transfers.append(record)
         case "flow":
-            run.flow = told
+            run.flow = record
         case "link":
-            run.links.append(told)
+            run.links.append(record)
 
 
 def lines(directory: Path) -> Sequence[Line]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import jinja2
 from rich.console import Console
 
-from bentpipe_lab import host
 from bentpipe_lab.errors import LabError, ProgramError
+from bentpipe_lab.net import host
 from bentpipe_lab.studies import bujari, codel, endres, kuhn, qpep
 from bentpipe_lab.studies.section import Section, markdown
 
@@ -47,7 +47,7 @@ def studies(out: Path, only: Sequence[str], console: Console) -> int:
 def write(out: Path, sections: Sequence[Section]) -> None:
     """Write the report and its tables as Markdown."""
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("bentpipe_lab"), autoescape=True, undefined=jinja2.StrictUndefined,
+        loader=jinja2.PackageLoader("bentpipe_lab.report"), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     page = environment.get_template("studies.html.j2").render(

@@ -35,7 +35,7 @@ class Section:
 
     title: str
     source: str
-    told: Sequence[str]
+    paragraphs: Sequence[str]
     """What was run and what came of it, a paragraph each."""
     tables: Sequence[Table] = field(default_factory=list)
     drawings: Sequence[Drawing] = field(default_factory=list)
@@ -53,7 +53,7 @@ def percent(value: float | None) -> str:
 
 def markdown(section: Section) -> str:
     """The section's words and tables as Markdown."""
-    parts = [f"## {section.title}", f"Source: {section.source}", *section.told]
+    parts = [f"## {section.title}", f"Source: {section.source}", *section.paragraphs]
     for table in section.tables:
         rows = [table.head, ["---"] * len(table.head), *[[_plain(cell) for cell in row] for row in table.rows]]
         parts.append("\n".join([f"{table.caption}:", "", *[f"| {' | '.join(row)} |" for row in rows]]))

@@ -1,0 +1,1 @@
+"""From samples to rows, bounds and budgets."""

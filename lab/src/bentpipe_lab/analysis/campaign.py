@@ -1,0 +1,146 @@
+"""What a campaign's runs amount to: a row per point, and points beside each other."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from bentpipe_lab.analysis import statistics
+from bentpipe_lab.analysis.statistics import Comparison, Interval
+from bentpipe_lab.records.tables import AXIS, axes
+from bentpipe_lab.systems import baseline
+
+VARIANT_AXES = ("system", "controller", "initial_window", "tcp_controller")
+"""Axes that say by what something is done; the others say what is done, and where."""
+
+
+@dataclass(frozen=True)
+class PointRow:
+    """All runs of one point."""
+
+    point: str
+    clock: str
+    axes: Mapping[str, str]
+    variant: str
+    """By what: the system with its settings."""
+    setting: Mapping[str, str]
+    """The other axes: what is done, and where."""
+    workload: str
+    times: Sequence[float]
+    """Of the runs that ended well, seconds."""
+    censored: Sequence[float]
+    """Limits of the runs that did not, seconds."""
+    bound_s: float
+    bytes_received: int
+    """Median of the runs that ended well."""
+    interval: Interval | None
+    """Of the median time, seconds; None when no run ended well."""
+    verdicts: Mapping[str, int]
+    late: int
+    """Attempts in which the emulator was late; they count nowhere."""
+
+    @property
+    def n_ok(self) -> int:
+        """Runs that ended well."""
+        return len(self.times)
+
+    @property
+    def n_total(self) -> int:
+        """Runs that count."""
+        return sum(self.verdicts.values())
+
+    @property
+    def x_bound(self) -> float | None:
+        """The median as a multiple of the physical bound."""
+        return None if self.interval is None else self.interval.median / self.bound_s
+
+    @property
+    def goodput_mbit_s(self) -> float | None:
+        """Payload over the median time."""
+        return None if self.interval is None else self.bytes_received * 8 / self.interval.median / 1e6
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A point beside the one that it is compared with."""
+
+    reference: PointRow
+    row: PointRow
+    comparison: Comparison
+    p: float | None
+    """Mann and Whitney's, corrected by Holm for all comparisons of the table."""
+
+
+def rows(runs: pl.DataFrame) -> list[PointRow]:
+    """A row per point, in the plan's order."""
+    names = axes(runs)
+    found = []
+    for _, frame in runs.group_by("place", maintain_order=True):
+        first = frame.row(0, named=True)
+        counting = frame.filter("counts")
+        good = counting.filter(pl.col("verdict") == "ok", pl.col("seconds").is_not_null())
+        times = good["seconds"].to_list()
+        its_axes = {name: first[f"{AXIS}{name}"] for name in names if first[f"{AXIS}{name}"] is not None}
+        verdicts = counting.group_by("verdict", maintain_order=True).len()
+        found.append(
+            PointRow(
+                point=first["point"],
+                clock=first["clock"],
+                axes=its_axes,
+                variant=f"{first['system']} {first['settings']}".strip(),
+                setting={name: value for name, value in its_axes.items() if not is_variant(name)},
+                workload=first["workload"],
+                times=times,
+                censored=counting.filter(pl.col("verdict") != "ok")["limit_s"].to_list(),
+                bound_s=first["bound_s"],
+                bytes_received=int(good["bytes_received"].median() or 0),  # type: ignore[arg-type]
+                interval=statistics.median_interval(times) if times else None,
+                verdicts=dict(verdicts.iter_rows()),
+                late=frame.filter(pl.col("verdict") == "emulator late").height,
+            )
+        )
+    return found
+
+
+def is_variant(axis: str) -> bool:
+    """Whether an axis says by what something is done."""
+    return axis in VARIANT_AXES or axis.startswith("transport.")
+
+
+def settings(points: Sequence[PointRow]) -> Iterator[tuple[PointRow, list[PointRow]]]:
+    """Points that do the same over the same link on the same clock: the reference, then the others."""
+    groups: dict[tuple[object, ...], list[PointRow]] = {}
+    for row in points:
+        groups.setdefault((row.clock, *sorted(row.setting.items())), []).append(row)
+    for group in groups.values():
+        base = next((row for row in group if row.axes["system"] == baseline().name), group[0])
+        yield base, [row for row in group if row is not base]
+
+
+def beside(points: Sequence[PointRow]) -> list[Beside]:
+    """Every variant beside the baseline, or beside the first of the plan where there is no baseline."""
+    pairs = [(base, row) for base, others in settings(points) for row in others]
+    return _compared(pairs)
+
+
+def clocks(points: Sequence[PointRow]) -> list[Beside]:
+    """Virtual time beside real time, where a plan has both."""
+    groups: dict[tuple[object, ...], dict[str, PointRow]] = {}
+    for row in points:
+        groups.setdefault(tuple(sorted(row.axes.items())), {})[row.clock] = row
+    return _compared([(each["real"], each["virtual"]) for each in groups.values() if len(each) == 2])
+
+
+def campaigns(first: Sequence[PointRow], second: Sequence[PointRow]) -> list[Beside]:
+    """The points that two campaigns have in common."""
+    known = {row.point: row for row in first}
+    return _compared([(known[row.point], row) for row in second if row.point in known])
+
+
+def _compared(pairs: Sequence[tuple[PointRow, PointRow]]) -> list[Beside]:
+    pairs = [(base, row) for base, row in pairs if base.times and row.times]
+    compared = [statistics.compare(base.times, row.times) for base, row in pairs]
+    corrected = statistics.holm([each.mann_whitney_p for each in compared])
+    return [
+        Beside(base, row, comparison, p) for (base, row), comparison, p in zip(pairs, compared, corrected, strict=True)
+    ]

@@ -1,0 +1,111 @@
+"""Statistics of runs, by scipy: medians with intervals, censored distributions, comparisons of two samples."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+CONFIDENCE = 0.95
+RESAMPLES = 2000
+SEED = 1
+"""Of the bootstrap: the same runs give the same interval."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A median with its 95 % interval, in the unit of the values."""
+
+    n: int
+    median: float
+    low: float
+    high: float
+
+    @property
+    def width_of_median(self) -> float:
+        """The interval's width as a share of the median; infinite for less than two values."""
+        if self.n < 2:
+            return float("inf")
+        return (self.high - self.low) / self.median if self.median else float("inf")
+
+
+def median_interval(values: Sequence[float]) -> Interval:
+    """The median and its bootstrap interval (percentiles of resampled medians); of one value, the value itself."""
+    data = np.asarray(values, dtype=np.float64)
+    median = float(np.median(data))
+    if data.size < 2 or np.all(data == data[0]):
+        return Interval(int(data.size), median, median, median)
+    found = stats.bootstrap(
+        (data,), np.median, confidence_level=CONFIDENCE, n_resamples=RESAMPLES, method="percentile", vectorized=True,
+        rng=np.random.default_rng(SEED),
+    ).confidence_interval  # fmt: skip
+    return Interval(int(data.size), median, float(found.low), float(found.high))
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """A share of runs that were done by a time; runs that did not end well are censored at their limit."""
+
+    times: Sequence[float]
+    shares: Sequence[float]
+
+
+def distribution(done: Sequence[float], censored: Sequence[float]) -> Distribution:
+    """The distribution of times, Kaplan and Meier's where runs were cut off at `censored` times."""
+    if not done:
+        return Distribution([], [])
+    data: stats.CensoredData[np.float64] = stats.CensoredData(uncensored=list(done), right=list(censored))
+    found = stats.ecdf(data).cdf
+    quantiles = np.asarray(found.quantiles, dtype=np.float64)
+    shares = np.asarray(found.probabilities, dtype=np.float64)
+    at_ends = np.isin(quantiles, np.asarray(done, dtype=np.float64))
+    return Distribution(quantiles[at_ends].tolist(), shares[at_ends].tolist())
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two samples beside each other."""
+
+    n: tuple[int, int]
+    ratio: float
+    """The second's median as a multiple of the first's."""
+    welch_p: float | None
+    """Welch's test of the means; None where a sample is too small or has no spread."""
+    mann_whitney_p: float | None
+    effect: float
+    """Cliff's delta: how much likelier a value of the second is larger than one of the first than smaller, -1 to 1."""
+
+
+def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
+    """Compare two samples, neither of them empty."""
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    enough = a.size > 1 and b.size > 1
+    spread = enough and bool(np.ptp(a) > 0 or np.ptp(b) > 0)
+    u = stats.mannwhitneyu(b, a, alternative="two-sided") if enough else None
+    wins = float(np.sign(b[:, None] - a[None, :]).sum())
+    return Comparison(
+        n=(int(a.size), int(b.size)),
+        ratio=float(np.median(b) / np.median(a)) if np.median(a) else float("inf"),
+        welch_p=_welch(a, b) if spread else None,
+        mann_whitney_p=None if u is None else float(u.pvalue),
+        effect=wins / (a.size * b.size),
+    )
+
+
+def _welch(a: np.ndarray[tuple[int], np.dtype[np.float64]], b: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+    with warnings.catch_warnings():
+        # A simulated sample may have next to no spread; the test is then as good as its numbers.
+        warnings.filterwarnings("ignore", message="Precision loss", category=RuntimeWarning)
+        return float(stats.ttest_ind(b, a, equal_var=False).pvalue)
+
+
+def holm(values: Sequence[float | None]) -> list[float | None]:
+    """Holm's correction of p values for many comparisons; what is None stays None."""
+    found = sorted((value, place) for place, value in enumerate(values) if value is not None)
+    corrected: list[float | None] = [None] * len(values)
+    least = 0.0
+    for rank, (value, place) in enumerate(found):
+        least = max(least, min(1.0, value * (len(found) - rank)))
+        corrected[place] = least
+    return corrected

@@ -1,0 +1,1 @@
+"""Speed, memory and punctuality of tunnel, emulator and simulator."""

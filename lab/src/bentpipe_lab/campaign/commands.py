@@ -1,0 +1,168 @@
+"""What `bentpipe-lab` does with campaigns: plan, run, status, pause, resume, retry."""
+
+import os
+import shutil
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from bentpipe_lab.campaign import directory as directories
+from bentpipe_lab.campaign import engine, journal, schedule, simulate
+from bentpipe_lab.campaign.directory import Campaign, State
+from bentpipe_lab.campaign.plan import REAL, VIRTUAL, Plan, read
+from bentpipe_lab.campaign.points import Expansion, expand
+from bentpipe_lab.campaign.progress import Progress, span
+from bentpipe_lab.campaign.provenance import now
+from bentpipe_lab.campaign.unit import Run, unit
+from bentpipe_lab.errors import CampaignError, PlanError, ProgramError
+from bentpipe_lab.records.verdict import Verdict
+from bentpipe_lab.registry import unknown
+
+SHOWN_POINTS = 24
+CHECKED_AT_ONCE = 200
+PROCESSOR_SHARE = 0.7
+"""How much of a processor a simulation gets, among others."""
+
+
+def prepared(path: Path) -> tuple[Plan, Expansion]:
+    """A plan and its points, each accepted by the simulator or by the link model."""
+    plan = read(path)
+    expansion = expand(plan)
+    virtual = [point for point in expansion.points if point.clock == VIRTUAL]
+    different = list({str(point.simulation): point for point in virtual}.values())
+    for first in range(0, len(different), CHECKED_AT_ONCE):
+        some = different[first : first + CHECKED_AT_ONCE]
+        runs = [Run(point.id, 1, 1) for point in some]
+        try:
+            simulate.check(unit(some, runs, 0))
+        except ProgramError as error:
+            raise PlanError(f"{path}: {error}") from error
+    return plan, expansion
+
+
+def show_plan(path: Path, console: Console) -> None:
+    """Print the runs of a plan and about how long they take; nothing is started."""
+    plan, expansion = prepared(path)
+    points = expansion.points
+    table = Table(title=plan.name, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    axes = list(dict.fromkeys(axis for point in points for axis in point.axes))
+    for name in ("clock", *axes):
+        table.add_column(name, no_wrap=True)
+    table.add_column("bound", justify="right")
+    table.add_column("limit", justify="right")
+    for point in points[:SHOWN_POINTS]:
+        cells = [str(point.axes.get(axis, "-")) for axis in axes]
+        table.add_row(point.clock, *cells, f"{point.bound_s:.3f} s", span(point.limit_s))
+    console.print(table)
+    if len(points) > SHOWN_POINTS:
+        console.print(f"and {len(points) - SHOWN_POINTS} more points", highlight=False)
+    for note in expansion.notes:
+        console.print(note, highlight=False)
+    repetitions = plan.repetitions
+    least = len(points) * repetitions.least
+    most = "" if repetitions.relative_width is None else f", at most {len(points) * repetitions.most}"
+    console.print(f"{len(points)} points, {least} runs{most}", highlight=False)
+    for line in estimate(plan, expansion):
+        console.print(line, highlight=False)
+
+
+def estimate(plan: Plan, expansion: Expansion) -> list[str]:
+    """About how long the least repetitions take, by clock."""
+    by_id = {point.id: point for point in expansion.points}
+    units = schedule.units(plan, expansion.points, schedule.open_runs(plan, expansion.points, State()))
+    seconds = dict.fromkeys((VIRTUAL, REAL), 0.0)
+    for each in units:
+        seconds[each.clock] += schedule.estimate_s(by_id, each)
+    lines = []
+    if seconds[VIRTUAL]:
+        cores = len(os.sched_getaffinity(0))
+        took = seconds[VIRTUAL] / cores / PROCESSOR_SHARE
+        lines.append(f"virtual time: about {span(took)} on {cores} cores")
+    if seconds[REAL]:
+        lines.append(f"real time: about {span(seconds[REAL] / plan.parallel)}, {plan.parallel} paths side by side")
+    return lines
+
+
+def run(path: Path, out: Path | None, store: str | None, scheduler: str | None, console: Console) -> int:
+    """Begin a campaign and work on it; 0 when it is done or paused."""
+    directory = out or Path("out", read(path).name)
+    if (directory / directories.PLAN).exists():
+        raise CampaignError(
+            f"{directory} holds a campaign that was begun: `bentpipe-lab resume {directory}` goes on with it;"
+            " give another --out to begin anew"
+        )
+    plan, expansion = prepared(path)
+    campaign = directories.begin(plan, expansion, directory, store)
+    for line in [*expansion.notes, *estimate(plan, expansion)]:
+        console.print(line, highlight=False)
+    return _work(campaign, scheduler, console)
+
+
+def resume(directory: Path, scheduler: str | None, console: Console) -> int:
+    """Go on with a campaign."""
+    return _work(directories.opened(directory), scheduler, console)
+
+
+def retry(directory: Path, verdicts: tuple[str, ...], scheduler: str | None, console: Console) -> int:
+    """Try the runs again that ended with one of some verdicts; what they left is kept."""
+    campaign = directories.opened(directory)
+    known = {str(verdict): verdict for verdict in Verdict}
+    for name in verdicts:
+        if name not in known:
+            raise unknown("verdict", name, known)
+    chosen = [done for done in campaign.state().done.values() if done.verdict in verdicts]
+    if not chosen:
+        raise CampaignError(f"no run of {directory} ended with {' or '.join(verdicts)}")
+    with campaign.held():
+        book = journal.Journal(directory / directories.JOURNAL)
+        try:
+            for done in chosen:
+                book.append("retry", at=now(), point=done.run.point, repetition=done.run.repetition)
+        finally:
+            book.close()
+    console.print(f"{len(chosen)} runs are tried again", highlight=False)
+    return _work(campaign, scheduler, console)
+
+
+def pause(directory: Path, console: Console) -> int:
+    """Ask whoever works on a campaign to stop when what is in flight is done."""
+    campaign = directories.opened(directory)
+    if not campaign.running():
+        console.print(f"nobody works on {directory}", highlight=False)
+        return 0
+    (directory / directories.PAUSE).touch()
+    console.print("it stops when the runs in flight are done", highlight=False)
+    return 0
+
+
+def status(directory: Path, console: Console) -> int:
+    """Print how far a campaign is and how its runs ended."""
+    campaign = directories.opened(directory)
+    state = campaign.state()
+    total = len(campaign.points()) * campaign.plan.repetitions.least
+    doing = "running" if campaign.running() else "done" if state.ended else "paused" if state.paused else "not running"
+    more = "" if campaign.plan.repetitions.relative_width is None else " at least"
+    console.print(f"{campaign.plan.name}: {doing}; {len(state.done)} of{more} {total} runs", highlight=False)
+    for verdict, count in state.verdicts().most_common():
+        console.print(f"  {verdict}: {count} of {len(state.done)}", highlight=False)
+    if state.tried > len(state.done):
+        console.print(f"  {state.tried - len(state.done)} attempts were repeated", highlight=False)
+    free = shutil.disk_usage(directory).free
+    console.print(f"  {free / 1e9:.1f} GB free", highlight=False)
+    return 0
+
+
+def _work(campaign: Campaign, scheduler: str | None, console: Console) -> int:
+    progress = Progress(console)
+    ending = engine.execute(campaign, progress, scheduler)
+    state = campaign.state()
+    ok = state.verdicts()[Verdict.OK]
+    console.print(
+        f"{ending}: {ok} of {len(state.done)} runs ended well; `bentpipe-lab report {campaign.directory}` shows them",
+        highlight=False, soft_wrap=True,
+    )  # fmt: skip
+    if ending is not engine.Ending.DONE:
+        console.print(f"`bentpipe-lab resume {campaign.directory}` goes on", highlight=False, soft_wrap=True)
+    return 130 if ending is engine.Ending.INTERRUPTED else 0

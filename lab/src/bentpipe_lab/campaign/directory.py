@@ -1,0 +1,168 @@
+"""A campaign's directory: its plan, its journal, its runs, and what the journal says of them."""
+
+import fcntl
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bentpipe_lab.campaign import journal, provenance
+from bentpipe_lab.campaign.plan import Plan, parse
+from bentpipe_lab.campaign.points import Expansion, Point, expand
+from bentpipe_lab.campaign.store import Store
+from bentpipe_lab.campaign.unit import Run
+from bentpipe_lab.errors import CampaignError, LabError
+from bentpipe_lab.records.verdict import Verdict
+
+PLAN, POINTS, PROVENANCE, JOURNAL, LOCK, PAUSE = (
+    "plan.toml", "points.json", "provenance.json", "journal.jsonl", "lock", "pause",
+)  # fmt: skip
+RUNS, REPORT = "runs", "report"
+
+
+@dataclass(frozen=True)
+class Done:
+    """A run that is done."""
+
+    run: Run
+    verdict: Verdict
+    seconds: float | None
+
+
+@dataclass
+class State:
+    """What is done: the last attempt of every run, and which of them are to be tried again."""
+
+    done: dict[tuple[str, int], Done] = field(default_factory=dict)
+    again: set[tuple[str, int]] = field(default_factory=set)
+    tried: int = 0
+    """Attempts, late ones included."""
+    ended: bool = False
+    paused: bool = False
+
+    def add(self, run: Run, verdict: Verdict, seconds: float | None) -> None:
+        """Take note of an attempt."""
+        key = (run.point, run.repetition)
+        before = self.done.get(key)
+        self.tried += 1
+        if before is None or before.run.attempt <= run.attempt:
+            self.done[key] = Done(run, verdict, seconds)
+            self.again.discard(key)
+
+    def verdicts(self) -> Counter[Verdict]:
+        """How many runs ended how."""
+        return Counter(done.verdict for done in self.done.values())
+
+
+@dataclass
+class Campaign:
+    """A campaign that was begun."""
+
+    directory: Path
+    plan: Plan
+    store_url: str
+
+    @property
+    def store(self) -> Store:
+        """Where its runs are."""
+        return Store(self.store_url)
+
+    def expansion(self) -> Expansion:
+        """Its points; the same as when it was begun, or an error."""
+        expansion = expand(self.plan)
+        begun = {entry["id"] for entry in json.loads((self.directory / POINTS).read_text())["points"]}
+        if {point.id for point in expansion.points} != begun:
+            raise CampaignError(
+                f"{self.directory}: the plan has other points than when it was begun; begin another campaign with it"
+            )
+        return expansion
+
+    def state(self) -> State:
+        """What the journal says."""
+        state = State()
+        for event in journal.read(self.directory / JOURNAL):
+            match event["event"]:
+                case "run":
+                    run = Run(event["point"], event["repetition"], event["attempt"])
+                    state.add(run, Verdict(event["verdict"]), event["seconds"])
+                case "retry":
+                    state.again.add((event["point"], event["repetition"]))
+                case "ended" | "paused" | "running":
+                    state.ended, state.paused = event["event"] == "ended", event["event"] == "paused"
+        return state
+
+    def points(self) -> list[dict[str, Any]]:
+        """Its points as they were when it was begun."""
+        points: list[dict[str, Any]] = json.loads((self.directory / POINTS).read_text())["points"]
+        return points
+
+    def running(self) -> bool:
+        """Whether a process works on it now."""
+        with (self.directory / LOCK).open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep it to this process; an error when another has it."""
+        with (self.directory / LOCK).open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CampaignError(f"{self.directory} is being worked on by another process") from None
+            yield
+
+
+def begin(plan: Plan, expansion: Expansion, directory: Path, store_url: str | None) -> Campaign:
+    """Begin a campaign in a directory where there is none yet."""
+    if (directory / PLAN).exists() or (directory / JOURNAL).exists():
+        raise CampaignError(
+            f"{directory} holds a campaign that was begun: `bentpipe-lab resume {directory}` goes on with it;"
+            " give another --out to begin anew"
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    url = store_url or str((directory / RUNS).absolute())
+    table = {
+        "store": url,
+        "plan_directory": str(plan.directory.absolute()),
+        "points": [_entry(point) for point in expansion.points],
+    }
+    (directory / POINTS).write_text(json.dumps(table, indent=1) + "\n")
+    (directory / PROVENANCE).write_text(json.dumps(provenance.of_campaign(plan.text), indent=1) + "\n")
+    # Last: a directory with a plan is one that was begun.
+    part = directory / f"{PLAN}.part"
+    part.write_text(plan.text)
+    part.rename(directory / PLAN)
+    return Campaign(directory, plan, url)
+
+
+def opened(directory: Path) -> Campaign:
+    """A campaign that was begun before."""
+    if not (directory / PLAN).exists():
+        raise CampaignError(f"{directory} holds no campaign; `bentpipe-lab run PLAN --out {directory}` begins one")
+    table = json.loads((directory / POINTS).read_text())
+    try:
+        plan = parse((directory / PLAN).read_text(), Path(table["plan_directory"]))
+    except LabError as error:
+        raise CampaignError(f"{directory / PLAN}: {error}") from error
+    return Campaign(directory, plan, table["store"])
+
+
+def _entry(point: Point) -> Mapping[str, Any]:
+    return {
+        "id": point.id,
+        "clock": point.clock,
+        "axes": dict(point.axes),
+        "system": point.system,
+        "settings": point.settings.suffix,
+        "workload": point.workload,
+        "bound_s": point.bound_s,
+        "limit_s": point.limit_s,
+        "scenario": point.scenario_toml,
+    }

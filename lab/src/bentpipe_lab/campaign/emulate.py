@@ -1,0 +1,232 @@
+"""Execution of a unit in real time: one path with its system, and its runs one after the other over it.
+
+`python -m bentpipe_lab.campaign.emulate` is a program of its own, so that paths can be measured side by side and each
+cleans up after itself, however its owner ends. It reads a unit as JSON from standard input and prints a JSON line
+for each run that is done; `execute` starts it and keeps what it prints.
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from bentpipe_lab.campaign import provenance
+from bentpipe_lab.campaign.path_run import CONGESTION_CONTROL
+from bentpipe_lab.campaign.simulate import RESULT_SCHEMA
+from bentpipe_lab.campaign.store import PROVENANCE, RESULT, SAMPLES, Store
+from bentpipe_lab.campaign.unit import Run, Unit
+from bentpipe_lab.errors import LabError, MissingCapabilityError, NotInPathError, ProgramError
+from bentpipe_lab.net import host, interrupt
+from bentpipe_lab.net.topology import Certificate, Topology, topology
+from bentpipe_lab.records.sample import Outcome
+from bentpipe_lab.records.verdict import Verdict
+from bentpipe_lab.systems import SYSTEMS
+from bentpipe_lab.systems.contract import Settings
+from bentpipe_lab.workloads import WORKLOADS
+from bentpipe_lab.workloads.programs import curl
+
+POLL_S = 0.2
+LOG_TAIL = 4000
+MOST_OF_A_LOG = 64 << 10
+"""Bytes of a program's log that are kept."""
+
+
+def execute(unit: Unit, store: Store, stop: threading.Event) -> list[dict[str, Any]]:
+    """Do the runs that the store does not have yet; the results of all that are done, late ones included."""
+    open_runs = [run for run in unit.runs if not store.has(run)]
+    results = [store.result(run) for run in unit.runs if store.has(run)]
+    if not open_runs:
+        return results
+    with tempfile.TemporaryDirectory(prefix="bentpipe-") as directory:
+        for line in _lines(replace(unit, runs=open_runs), Path(directory), stop):
+            run = Run(line["result"]["point"], line["result"]["repetition"], line["result"]["attempt"])
+            if not store.has(run):
+                files = {
+                    RESULT: json.dumps(line["result"], indent=1) + "\n",
+                    SAMPLES: "".join(f"{json.dumps(sample)}\n" for sample in line["samples"]),
+                    PROVENANCE: json.dumps(line["provenance"], indent=1) + "\n",
+                    "scenario.toml": unit.points[run.point]["scenario"],
+                    "objects.json": json.dumps(line["objects"]) + "\n",
+                }
+                store.put(run, {name: text for name, text in files.items() if text})
+            results.append(line["result"])
+        _keep_logs(unit, Path(directory), store)
+    return results
+
+
+def _keep_logs(unit: Unit, directory: Path, store: Store) -> None:
+    """The end of every program's log, and the emulator's certificate of the whole time."""
+    for path in sorted([*directory.rglob("*.log"), *directory.rglob("certificate.json")]):
+        with path.open("rb") as file:
+            file.seek(max(path.stat().st_size - MOST_OF_A_LOG, 0))
+            store.keep(f"paths/{unit.name}/{path.name}", file.read().decode(errors="replace"))
+
+
+def _lines(unit: Unit, directory: Path, stop: threading.Event) -> Iterator[dict[str, Any]]:
+    """What the program prints, line by line; it is ended in order when somebody asks to stop."""
+    task = json.dumps({**asdict(unit), "directory": str(directory)})
+    with (directory / "emulate.log").open("w") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "bentpipe_lab.campaign.emulate"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True,
+        )  # fmt: skip
+    assert child.stdin is not None
+    assert child.stdout is not None
+    try:
+        child.stdin.write(task.encode())
+        child.stdin.close()
+        held = b""
+        while not stop.is_set():
+            readable, _, _ = select.select([child.stdout], [], [], POLL_S)
+            if not readable:
+                continue
+            chunk = os.read(child.stdout.fileno(), 1 << 16)
+            if not chunk:
+                break
+            *whole, held = (held + chunk).split(b"\n")
+            yield from map(json.loads, whole)
+    finally:
+        if child.poll() is None and stop.is_set():
+            child.send_signal(signal.SIGINT)
+        child.stdout.close()
+        child.wait()
+    if child.returncode != 0 and not stop.is_set():
+        said = (directory / "emulate.log").read_text()[-LOG_TAIL:]
+        raise ProgramError(f"the path of {unit.name} ended with {child.returncode}: {said or 'it said nothing'}")
+
+
+def main() -> int:
+    """Read a unit, do its runs, print what came of them."""
+    task = json.load(sys.stdin)
+    directory = Path(task.pop("directory"))
+    unit = Unit(**{**task, "runs": [Run(**run) for run in task["runs"]]})
+    try:
+        with interrupt.as_exception():
+            measure_all(unit, directory)
+    except (KeyboardInterrupt, BrokenPipeError):
+        return 130
+    return 0
+
+
+def measure_all(unit: Unit, directory: Path) -> None:
+    """Build the path, do the runs, print a line for each; what keeps the path from being built is their verdict."""
+    essence = next(iter(unit.points.values()))
+    scenario = directory / "scenario.toml"
+    scenario.write_text(essence["scenario"])
+    system = SYSTEMS[essence["system"]]
+    done: set[tuple[str, int]] = set()
+    try:
+        system.require()
+        control = essence["tcp_controller"] or CONGESTION_CONTROL
+        with (
+            host.allowed_congestion_control(control),
+            topology(directory / "path", scenario, congestion_control=control) as path,
+        ):
+            system.start(path, Settings(**essence["settings"]))
+            evidence = {"address_seen_by_server": system.show_in_path(path)}
+            if system.warms_up:
+                evidence["warm_up"] = ", ".join(str(outcome.verdict) for outcome in curl.warm_up(path))
+            for run in unit.runs:
+                _measure(unit, run, path, evidence)
+                done.add((run.point, run.repetition))
+            system.stop(path)
+    except LabError as error:
+        verdict = {MissingCapabilityError: Verdict.PROGRAM_MISSING, NotInPathError: Verdict.NOT_IN_PATH}.get(
+            type(error), Verdict.FAILED
+        )
+        for run in unit.runs:
+            if (run.point, run.repetition) not in done:
+                _print(unit, run, Outcome(verdict, detail=str(error)), None, {}, time.time())
+
+
+def _measure(unit: Unit, run: Run, path: Topology, evidence: Mapping[str, Any]) -> None:
+    """Run once, and again for as long as the emulator is late and repeats are allowed."""
+    essence = unit.points[run.point]
+    attempts = range(run.attempt, run.attempt + unit.late_repeats + 1)
+    for attempt in attempts:
+        began = time.time()
+        path.certify_interval()
+        with _limited(essence["limit_s"]) as limit:
+            outcome = limit.outcome(lambda: WORKLOADS[essence["workload"]].run(path))
+        certificate = path.certify_interval()
+        if certificate is not None and not certificate.valid and outcome.verdict is Verdict.OK:
+            outcome = replace(outcome, verdict=Verdict.EMULATOR_LATE, detail="; ".join(certificate.reasons))
+        _print(unit, replace(run, attempt=attempt), outcome, certificate, evidence, began)
+        if outcome.verdict is not Verdict.EMULATOR_LATE:
+            return
+
+
+class _LimitError(Exception):
+    """A run has taken as long as it may."""
+
+
+class _Limit:
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def outcome(self, run: Any) -> Outcome:
+        """What came of a run, or that it took too long."""
+        try:
+            outcome: Outcome = run()
+        except _LimitError:
+            return Outcome(Verdict.TIMED_OUT, detail=f"not done after {self.seconds:.1f} s, the plan's limit")
+        return outcome
+
+
+@contextmanager
+def _limited(seconds: float) -> Iterator[_Limit]:
+    """An alarm that ends a run; programs that it waits for are ended with it."""
+
+    def ring(_number: int, _frame: FrameType | None) -> None:
+        raise _LimitError
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield _Limit(seconds)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _print(
+    unit: Unit, run: Run, outcome: Outcome, certificate: Certificate | None, evidence: Mapping[str, Any], began: float,
+) -> None:  # fmt: skip
+    lateness = None if certificate is None else certificate.fields.get("links")
+    result = {
+        "schema": RESULT_SCHEMA,
+        "point": run.point,
+        "repetition": run.repetition,
+        "attempt": run.attempt,
+        "verdict": outcome.verdict,
+        "detail": outcome.detail,
+        "seconds": outcome.seconds,
+        "bytes_received": outcome.bytes_received,
+        "bound_s": unit.points[run.point]["bound_s"],
+    }
+    line = {
+        "result": result,
+        "samples": [{"at_s": at, "received_bytes": count} for at, count in outcome.curve],
+        "objects": outcome.objects,
+        "provenance": provenance.of_run(
+            began, time.time(), [sys.executable, "-m", "bentpipe_lab.campaign.emulate"],
+            evidence=evidence, lateness=lateness, settings=unit.points[run.point]["settings"],
+            tcp_controller=unit.points[run.point]["tcp_controller"] or CONGESTION_CONTROL,
+        ),
+    }  # fmt: skip
+    print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,261 @@
+"""The engine of a campaign: units out to Dask's workers, results into the journal, until nothing is open."""
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from types import FrameType
+from typing import Any
+
+import distributed
+
+from bentpipe_lab.campaign import directory as directories
+from bentpipe_lab.campaign import journal as journals
+from bentpipe_lab.campaign import schedule, work
+from bentpipe_lab.campaign.directory import Campaign, State
+from bentpipe_lab.campaign.journal import Journal
+from bentpipe_lab.campaign.plan import REAL, VIRTUAL
+from bentpipe_lab.campaign.points import Point
+from bentpipe_lab.campaign.progress import Progress
+from bentpipe_lab.campaign.provenance import now
+from bentpipe_lab.campaign.simulate import RESULT_SCHEMA
+from bentpipe_lab.campaign.store import RESULT, Store
+from bentpipe_lab.campaign.unit import Run, Unit
+from bentpipe_lab.errors import DiskFullError, LabError
+from bentpipe_lab.net import host
+from bentpipe_lab.records.verdict import Verdict
+
+LOOK_S = 0.25
+"""How often the engine looks at what else is asked of it."""
+SCAN_S = 2.0
+"""How often it looks for runs of units that are not done."""
+
+
+class Ending(StrEnum):
+    """How a campaign's execution ended."""
+
+    DONE = "done"
+    PAUSED = "paused"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass
+class Engine:
+    """One execution of a campaign, in this process."""
+
+    campaign: Campaign
+    progress: Progress
+    journal: Journal
+    points: dict[str, Point]
+    state: State
+    seen: set[tuple[str, int, int]] = field(default_factory=set)
+    flying: dict[Any, Unit] = field(default_factory=dict)
+    interrupted: bool = False
+
+    def run(self, client: distributed.Client, width: int) -> Ending:
+        """Work until nothing is open, somebody asks to pause, or the disk is full."""
+        store = self.campaign.store
+        self._reconcile(store)
+        self.journal.append("running", at=now(), workers=width)
+        while True:
+            units = self._open_units()
+            if not units:
+                self.journal.append("ended", at=now())
+                return Ending.DONE
+            left = {id(each): schedule.estimate_s(self.points, each) for each in units}
+            self.progress.expect(sum(len(each.runs) for each in units), sum(left.values()))
+            queue = list(reversed(units))
+            ending = self._round(client, store, queue, width)
+            if ending is not None:
+                self.journal.append("paused", at=now(), by=ending)
+                return ending
+
+    def _round(self, client: distributed.Client, store: Store, queue: list[Unit], width: int) -> Ending | None:
+        """Do the units of a queue; None when all are done."""
+        scanned = time.monotonic()
+        while queue or self.flying:
+            stopping = self._asked_to_stop()
+            while self._may_launch(queue, width) and stopping is None and not self._in_pause_window():
+                each = queue.pop()
+                future = client.submit(work.work, each, self.campaign.store_url, pure=False)
+                self.flying[future] = each
+            if stopping is Ending.INTERRUPTED:
+                work.STOP.set()
+            if stopping is not None and not self.flying:
+                return stopping
+            if not self.flying:
+                time.sleep(LOOK_S)
+                continue
+            with suppress(TimeoutError):
+                distributed.wait(list(self.flying), timeout=LOOK_S, return_when="FIRST_COMPLETED")
+            for future in [future for future in self.flying if future.done()]:
+                queue += self._landed(store, future)
+            if time.monotonic() - scanned > SCAN_S:
+                scanned = time.monotonic()
+                self._scan(store)
+            self.progress.show()
+        return None
+
+    def _may_launch(self, queue: list[Unit], width: int) -> bool:
+        """Whether the next unit may begin: real time is never measured beside virtual time, which takes all cores."""
+        return (
+            bool(queue)
+            and len(self.flying) < width
+            and {each.clock for each in self.flying.values()} <= {queue[-1].clock}
+        )
+
+    def _landed(self, store: Store, future: Any) -> list[Unit]:
+        """Take the results of a unit that is done; the parts of it that are to be tried on their own."""
+        each = self.flying.pop(future)
+        try:
+            results = future.result()
+        except DiskFullError:
+            raise
+        except Exception as error:
+            self._scan_unit(store, each)
+            return self._failed(store, each, error)
+        for result in results:
+            self._note(result)
+        self.progress.landed(schedule.estimate_s(self.points, each))
+        return []
+
+    def _failed(self, store: Store, each: Unit, error: Exception) -> list[Unit]:
+        """A unit that broke: its points one by one, and one that broke alone is a failure of its runs."""
+        left = [run for run in each.runs if (run.point, run.repetition, run.attempt) not in self.seen]
+        names = list(dict.fromkeys(run.point for run in left))
+        if len(names) > 1 and each.clock == VIRTUAL:
+            plan = self.campaign.plan
+            alone = [(self.points[name], [run for run in left if run.point == name]) for name in names]
+            return [unit for point, runs in alone for unit in schedule.units(plan, [point], runs)]
+        for run in left:
+            result = {
+                "schema": RESULT_SCHEMA,
+                "point": run.point,
+                "repetition": run.repetition,
+                "attempt": run.attempt,
+                "verdict": Verdict.FAILED,
+                "detail": f"{type(error).__name__}: {error}",
+                "seconds": None,
+                "bytes_received": 0,
+                "bound_s": self.points[run.point].bound_s,
+            }
+            store.put(run, {RESULT: json.dumps(result, indent=1) + "\n"})
+            self._note(result)
+        self.progress.landed(schedule.estimate_s(self.points, each))
+        return []
+
+    def _open_units(self) -> list[Unit]:
+        plan = self.campaign.plan
+        runs = schedule.open_runs(plan, list(self.points.values()), self.state)
+        return schedule.units(plan, list(self.points.values()), runs)
+
+    def _reconcile(self, store: Store) -> None:
+        """Take runs that were done when the journal could not be written any more."""
+        for event in journals.read(self.journal.path):
+            if event["event"] == "run":
+                self.seen.add((event["point"], event["repetition"], event["attempt"]))
+        for run in sorted(store.complete(), key=lambda run: (run.point, run.repetition, run.attempt)):
+            if (run.point, run.repetition, run.attempt) not in self.seen and run.point in self.points:
+                self._note(store.result(run))
+
+    def _scan(self, store: Store) -> None:
+        """Take runs that are done of units that are not; units in virtual time come in whole."""
+        for each in self.flying.values():
+            if each.clock == REAL:
+                self._scan_unit(store, each)
+
+    def _scan_unit(self, store: Store, each: Unit) -> None:
+        for run in each.runs:
+            attempt = run
+            while True:
+                key = (attempt.point, attempt.repetition, attempt.attempt)
+                if key not in self.seen:
+                    if not store.has(attempt):
+                        break
+                    self._note(store.result(attempt))
+                attempt = Run(attempt.point, attempt.repetition, attempt.attempt + 1)
+
+    def _note(self, result: dict[str, Any]) -> None:
+        run = Run(result["point"], result["repetition"], result["attempt"])
+        key = (run.point, run.repetition, run.attempt)
+        if key in self.seen:
+            return
+        verdict = Verdict(result["verdict"])
+        fields = {"point": run.point, "repetition": run.repetition, "attempt": run.attempt}
+        self.journal.append("run", at=now(), **fields, verdict=verdict, seconds=result["seconds"])
+        self.seen.add(key)
+        self.state.add(run, verdict, result["seconds"])
+        self.progress.note(run, verdict, str(result["detail"]))
+
+    def _asked_to_stop(self) -> Ending | None:
+        if self.interrupted:
+            return Ending.INTERRUPTED
+        if (self.campaign.directory / directories.PAUSE).exists():
+            return Ending.PAUSED
+        return None
+
+    def _in_pause_window(self) -> bool:
+        clock = datetime.now().astimezone()
+        waiting = any(window.holds(clock.hour * 60 + clock.minute) for window in self.campaign.plan.pause)
+        self.progress.waiting(waiting)
+        return waiting
+
+
+def execute(campaign: Campaign, progress: Progress, scheduler: str | None = None) -> Ending:
+    """Work on a campaign until it is done or asked to stop; `scheduler` is the address of a Dask scheduler."""
+    expansion = campaign.expansion()
+    points = {point.id: point for point in expansion.points}
+    real = any(point.clock == REAL for point in expansion.points)
+    with campaign.held(), _workers(scheduler, campaign.plan.parallel) as (client, width):
+        (campaign.directory / directories.PAUSE).unlink(missing_ok=True)
+        if real and scheduler is None:
+            host.require()
+            host.clean_leftovers()
+        journal = Journal(campaign.directory / directories.JOURNAL)
+        engine = Engine(campaign, progress, journal, points, campaign.state())
+        progress.begin(len(engine.state.done))
+        try:
+            with _interruptible(engine), progress:
+                return engine.run(client, width)
+        finally:
+            work.STOP.set()
+            distributed.wait(list(engine.flying))
+            work.STOP.clear()
+            journal.close()
+
+
+@contextmanager
+def _workers(scheduler: str | None, parallel: int) -> Iterator[tuple[distributed.Client, int]]:
+    """Dask's workers: threads of this process, or those of a scheduler elsewhere; and how many units they take."""
+    if scheduler is None:
+        with distributed.Client(
+            processes=False, n_workers=1, threads_per_worker=parallel, dashboard_address=None
+        ) as client:
+            yield client, parallel
+        return
+    try:
+        client = distributed.Client(scheduler, timeout="10 s")
+    except (OSError, ValueError) as error:
+        raise LabError(f"no Dask scheduler answers at {scheduler}: {error}") from error
+    with client:
+        client.wait_for_workers(1, timeout=60)
+        yield client, max(1, sum(client.nthreads().values()))
+
+
+@contextmanager
+def _interruptible(engine: Engine) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the campaign in order: what is in flight is stopped, what is done is kept."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        engine.interrupted = True
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,273 @@
+"""A campaign's plan: one TOML file for virtual and for real time, read and checked."""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bentpipe_lab.campaign.ranges import Value, is_range, values
+from bentpipe_lab.errors import PlanError
+from bentpipe_lab.net import host
+from bentpipe_lab.registry import unknown
+from bentpipe_lab.systems import SYSTEMS
+from bentpipe_lab.workloads import WORKLOADS
+
+VIRTUAL, REAL = "virtual", "real"
+CLOCKS = (VIRTUAL, REAL)
+PLAIN_AXES = ("scenario", "system", "workload", "controller", "initial_window", "tcp_controller")
+FIELD_AXES = ("scenario.", "transport.")
+"""Any field of the scenario, and any of the [transport] table of both ends."""
+KEYS = (
+    "name", "source", "clock", "repetitions", "order", "timeout", "pause", "parallel", "late_repeats", "sample_every",
+    "axes", "case",
+)  # fmt: skip
+MOST_RUNS = 1_000_000
+_WINDOW = re.compile(r"^([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)$")
+
+
+@dataclass(frozen=True)
+class Repetitions:
+    """How often each point is run: `least` times, and further until the interval is narrow, `most` times at most."""
+
+    least: int
+    most: int
+    relative_width: float | None = None
+    """The 95 % interval of the median may be this wide, as a share of the median; None for a fixed count."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Values of several axes that belong together."""
+
+    name: str
+    axes: Mapping[str, Value]
+
+
+@dataclass(frozen=True)
+class PauseWindow:
+    """A time of day, local time, in which nothing is started; minutes since midnight, possibly over midnight."""
+
+    begin: int
+    end: int
+
+    def holds(self, minute: int) -> bool:
+        """Whether a minute of the day lies in it."""
+        if self.begin <= self.end:
+            return self.begin <= minute < self.end
+        return minute >= self.begin or minute < self.end
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a campaign measures, and how."""
+
+    name: str
+    source: str
+    clocks: Sequence[str]
+    axes: Mapping[str, Sequence[Value]]
+    cases: Sequence[Case]
+    repetitions: Repetitions
+    shuffle: int | None
+    """Seed of the order of runs; None is the order of the plan."""
+    timeout: float
+    """A run may take so many times its physical bound."""
+    pause: Sequence[PauseWindow]
+    parallel: int
+    """Paths in real time that are measured side by side."""
+    late_repeats: int
+    """How often a run in which the emulator was late is repeated."""
+    sample_every: str
+    text: str = field(repr=False)
+    directory: Path
+    """Where the plan lies: files it names are relative to it."""
+
+
+def read(path: Path) -> Plan:
+    """Read a plan's file."""
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise PlanError(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        return parse(text, path.parent)
+    except PlanError as error:
+        raise PlanError(f"{path}: {error}") from error
+
+
+def parse(text: str, directory: Path) -> Plan:
+    """Read a plan's text; `directory` is where files that it names are looked for first."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise PlanError(f"not TOML: {error}") from error
+    for key in table:
+        if key not in KEYS:
+            raise PlanError(str(unknown("field", key, dict.fromkeys(KEYS))))
+    name = table.get("name")
+    if not isinstance(name, str) or not re.fullmatch(r"[\w.-]{1,80}", name):
+        raise PlanError(f"name = {name!r}: give a name of letters, digits, dots and dashes")
+    axes = _axes(table.get("axes"))
+    cases = _cases(table.get("case", []), axes)
+    for required in ("scenario", "system", "workload"):
+        if required not in axes and not (cases and all(required in case.axes for case in cases)):
+            raise PlanError(f"axes.{required} is missing: give one value or a list")
+    plan = Plan(
+        name=name,
+        source=str(table.get("source", "")),
+        clocks=_clocks(table.get("clock", VIRTUAL)),
+        axes=axes,
+        cases=cases,
+        repetitions=_repetitions(table.get("repetitions", 1)),
+        shuffle=_order(table.get("order", {"shuffle": 1})),
+        timeout=_number("timeout", table.get("timeout", 20), 1.5, 10_000),
+        pause=_pause(table.get("pause", [])),
+        parallel=_whole("parallel", table.get("parallel", 2), 1, 256),
+        late_repeats=_whole("late_repeats", table.get("late_repeats", 5), 0, 100),
+        sample_every=str(table.get("sample_every", "1 s")),
+        text=text,
+        directory=directory,
+    )
+    _count(plan)
+    return plan
+
+
+def _axes(given: Any) -> dict[str, Sequence[Value]]:
+    if not isinstance(given, Mapping):
+        raise PlanError("[axes] is missing: it names scenarios, systems and workloads, and whatever else is varied")
+    found: dict[str, Sequence[Value]] = {axis: values(axis, value) for axis, value in _flat(given)}
+    for axis, its_values in found.items():
+        _known(axis, its_values)
+    if "transport.controller" in found and "controller" in found:
+        raise PlanError("axes.controller and axes.transport.controller contradict each other: leave one out")
+    if "transport.initial_window" in found and "initial_window" in found:
+        raise PlanError("axes.initial_window and axes.transport.initial_window contradict each other: leave one out")
+    return found
+
+
+def _flat(given: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Dotted names for tables in tables."""
+    found: list[tuple[str, Any]] = []
+    for key, value in given.items():
+        if isinstance(value, Mapping) and not is_range(value):
+            found += _flat(value, f"{prefix}{key}.")
+        else:
+            found.append((f"{prefix}{key}", value))
+    return found
+
+
+def _known(axis: str, its_values: Sequence[Value]) -> None:
+    if axis not in PLAIN_AXES and not axis.startswith(FIELD_AXES):
+        known = dict.fromkeys([*PLAIN_AXES, *(f"{prefix}FIELD" for prefix in FIELD_AXES)])
+        raise PlanError(str(unknown("axis", axis, known)))
+    match axis:
+        case "system":
+            for value in its_values:
+                SYSTEMS[str(value)]
+        case "workload":
+            for value in its_values:
+                WORKLOADS[str(value)]
+        case "initial_window":
+            for value in its_values:
+                _whole("axes.initial_window", value, 1, 100_000)
+
+
+def _cases(given: Any, axes: Mapping[str, Sequence[Value]]) -> list[Case]:
+    if not isinstance(given, list) or not all(isinstance(each, Mapping) for each in given):
+        raise PlanError("case: give [[case]] tables, each with a name and the values that it sets")
+    cases: list[Case] = []
+    for table in given:
+        fields = dict(table)
+        name = fields.pop("name", None)
+        if not isinstance(name, str) or name in {case.name for case in cases}:
+            raise PlanError(f"case: name = {name!r}: give each [[case]] a name of its own")
+        flat = dict(_flat(fields))
+        for axis, value in flat.items():
+            if isinstance(value, list | Mapping):
+                raise PlanError(f"case {name!r}: {axis} has several values; a case sets one, an axis has several")
+            if axis in axes:
+                raise PlanError(f"case {name!r} and axes contradict each other: both set {axis}; leave one out")
+            _known(axis, [value])
+        cases.append(Case(name, flat))
+    return cases
+
+
+def _clocks(given: Any) -> list[str]:
+    clocks = list(given) if isinstance(given, list) else [given]
+    for clock in clocks:
+        if clock not in CLOCKS:
+            raise PlanError(str(unknown("clock", str(clock), dict.fromkeys(CLOCKS))))
+    if not clocks or len(set(clocks)) < len(clocks):
+        raise PlanError('clock: give "virtual", "real", or both in a list')
+    return clocks
+
+
+def _repetitions(given: Any) -> Repetitions:
+    if isinstance(given, int) and not isinstance(given, bool):
+        count = _whole("repetitions", given, 1, 10_000)
+        return Repetitions(count, count)
+    if not isinstance(given, Mapping) or set(given) - {"least", "most", "until"} or "until" not in given:
+        raise PlanError('repetitions: give a number, or { least = 5, most = 40, until = "5 %" }')
+    least = _whole("repetitions.least", given.get("least", 5), 2, 10_000)
+    most = _whole("repetitions.most", given.get("most", 8 * least), least, 10_000)
+    text = str(given["until"])
+    if not re.fullmatch(r"\d+(\.\d+)? ?%", text) or float(text.rstrip("% ")) <= 0:
+        raise PlanError(f'repetitions.until = {text!r}: give a width of the interval as a percentage, like "5 %"')
+    return Repetitions(least, most, float(text.rstrip("% ")) / 100)
+
+
+def _order(given: Any) -> int | None:
+    if given == "as written":
+        return None
+    if isinstance(given, Mapping) and set(given) == {"shuffle"} and isinstance(given["shuffle"], int):
+        return int(given["shuffle"])
+    raise PlanError('order: give "as written", or { shuffle = 1 } with a seed')
+
+
+def _pause(given: Any) -> list[PauseWindow]:
+    found = []
+    for text in given if isinstance(given, list) else [given]:
+        match = _WINDOW.match(str(text))
+        if match is None:
+            raise PlanError(f'pause: {text!r}: give times of day, like "08:00-18:00"')
+        begin, end = int(match[1]) * 60 + int(match[2]), int(match[3]) * 60 + int(match[4])
+        if begin == end:
+            raise PlanError(f"pause: {text!r} has no length: nothing, or the whole day?")
+        found.append(PauseWindow(begin, end))
+    if all(any(window.holds(minute) for window in found) for minute in range(24 * 60)) and found:
+        raise PlanError("pause: the windows leave no minute of the day to measure in")
+    return found
+
+
+def _whole(name: str, given: Any, least: int, most: int) -> int:
+    if not isinstance(given, int) or isinstance(given, bool) or not least <= given <= most:
+        raise PlanError(f"{name} = {given!r}: give a whole number from {least} to {most}")
+    return given
+
+
+def _number(name: str, given: Any, least: float, most: float) -> float:
+    if not isinstance(given, int | float) or isinstance(given, bool) or not least <= given <= most:
+        raise PlanError(f"{name} = {given!r}: give a number from {least} to {most}")
+    return float(given)
+
+
+def _count(plan: Plan) -> None:
+    """Refuse more runs than anybody waits for, before any of them is written down."""
+    count = len(plan.clocks) * max(len(plan.cases), 1) * plan.repetitions.most
+    for its_values in plan.axes.values():
+        count *= len(its_values)
+    if count > MOST_RUNS:
+        sizes = ", ".join(f"{axis} has {len(its_values)}" for axis, its_values in plan.axes.items())
+        raise PlanError(f"{count} runs ({sizes}, repetitions {plan.repetitions.most}); {MOST_RUNS} are the most")
+
+
+def scenario_file(plan: Plan, name: str) -> Path:
+    """The file of a scenario: a path beside the plan, or the name of one that is shipped."""
+    beside = plan.directory / name
+    if beside.suffix == ".toml" and beside.is_file():
+        return beside
+    shipped = {path.stem: path for path in sorted((host.REPOSITORY / "scenarios").glob("*.toml"))}
+    if name not in shipped:
+        raise PlanError(str(unknown("scenario", name, shipped)))
+    return shipped[name]

@@ -1,0 +1,200 @@
+"""From a plan to its points: every combination of its axes that makes sense, each with its bound."""
+
+import copy
+import hashlib
+import itertools
+import json
+import re
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from bentpipe_lab.campaign.plan import REAL, VIRTUAL, Case, Plan, scenario_file
+from bentpipe_lab.campaign.ranges import Value
+from bentpipe_lab.errors import LabError, PlanError, UnsupportedError
+from bentpipe_lab.net.link import Link, explain
+from bentpipe_lab.systems import SYSTEMS
+from bentpipe_lab.systems.contract import Settings, Simulation
+from bentpipe_lab.workloads import WORKLOADS
+
+SETTING_AXES = ("controller", "initial_window")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One combination: what is run, over what."""
+
+    clock: str
+    axes: Mapping[str, Value]
+    """What was chosen, by axis, without what does not apply to its system."""
+    scenario_toml: str
+    """The scenario, with the fields that axes set."""
+    system: str
+    workload: str
+    settings: Settings
+    tcp_controller: str | None
+    """The kernel's, at all nodes; None leaves the lab's."""
+    link: Link
+    """The part of the path that its flows cross."""
+    bound_s: float
+    limit_s: float
+    """A run may take so long."""
+    simulation: Mapping[str, Any] | None = None
+    """The simulator's plan, in virtual time."""
+
+    @property
+    def id(self) -> str:
+        """Short, unique in a campaign, the same whatever else its plan has."""
+        text = json.dumps([self.clock, dict(self.axes)], sort_keys=True)
+        words = re.sub(r"[^\w.]+", "-", "-".join(str(value) for value in self.axes.values()))[:48].strip("-.")
+        return f"{words}-{self.clock}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+
+    @property
+    def path(self) -> str:
+        """The path that it needs in real time: points of one path can be measured one after the other on it."""
+        text = json.dumps([self.scenario_toml, self.system, self.settings.suffix, self.tcp_controller], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """A plan's points, and what a reader should know of those that were left out."""
+
+    points: Sequence[Point]
+    notes: Sequence[str] = field(default_factory=list)
+
+
+def expand(plan: Plan) -> Expansion:
+    """All points, in the plan's order; a `PlanError` where axes contradict each other."""
+    points: dict[str, Point] = {}
+    notes: dict[str, None] = {}
+    _reach_somebody(plan)
+    for clock in plan.clocks:
+        for axes in _combinations(plan):
+            system = SYSTEMS[str(axes["system"])]
+            workload = WORKLOADS[str(axes["workload"])]
+            missing = _missing_form(clock, system.name, workload.name)
+            if missing and len(plan.clocks) == 1:
+                raise PlanError(f"axes contradict each other: {missing}")
+            if missing:
+                notes[f"left out: {missing}"] = None
+                continue
+            applying = {name: value for name, value in axes.items() if _applies(name, system.name, clock)}
+            if len(applying) < len(axes):
+                gone = ", ".join(name for name in axes if name not in applying)
+                notes[f"{gone}: not of {system.name} in {clock} time, whose points have none"] = None
+            point = _point(plan, clock, applying)
+            points[point.id] = point
+    if not points:
+        raise PlanError("the plan has no points: " + "; ".join(notes))
+    return Expansion(list(points.values()), list(notes))
+
+
+def _combinations(plan: Plan) -> Iterator[dict[str, Value]]:
+    cases: Sequence[Case | None] = plan.cases or [None]
+    for case in cases:
+        for chosen in itertools.product(*plan.axes.values()):
+            axes: dict[str, Value] = {} if case is None else {"case": case.name, **case.axes}
+            yield {**axes, **dict(zip(plan.axes, chosen, strict=True))}
+
+
+def _reach_somebody(plan: Plan) -> None:
+    """Refuse an axis that no system of the plan has."""
+    systems = {str(value) for value in plan.axes.get("system", ())}
+    systems |= {str(case.axes["system"]) for case in plan.cases if "system" in case.axes}
+    names = {*plan.axes, *(name for case in plan.cases for name in case.axes)}
+    for name in names:
+        if not any(_applies(name, system, clock) for system in systems for clock in plan.clocks):
+            raise PlanError(
+                f"axes contradict each other: {name} is set, but {', '.join(sorted(systems))} in"
+                f" {' and '.join(plan.clocks)} time has none"
+            )
+
+
+def _applies(axis: str, system: str, clock: str) -> bool:
+    if axis in SETTING_AXES or axis.startswith("transport."):
+        return SYSTEMS[system].takes_settings
+    return axis != "tcp_controller" or clock == REAL
+
+
+def _missing_form(clock: str, system: str, workload: str) -> str | None:
+    if clock not in SYSTEMS[system].clocks:
+        return f"the system {system!r} does not run in {clock} time"
+    if clock == VIRTUAL and WORKLOADS[workload].transfer is None:
+        return f"the workload {workload!r} does not run in {clock} time"
+    return None
+
+
+def _point(plan: Plan, clock: str, axes: Mapping[str, Value]) -> Point:
+    system, workload = SYSTEMS[str(axes["system"])], WORKLOADS[str(axes["workload"])]
+    file = scenario_file(plan, str(axes["scenario"]))
+    changed = tuple((name.partition(".")[2], axes[name]) for name in axes if name.startswith("scenario."))
+    scenario = _scenario(file, changed)
+    try:
+        link = system.crossed(_link(scenario))
+    except LabError as error:
+        raise PlanError(f"scenario {axes['scenario']}, {dict(changed)}: {error}") from error
+    window = axes.get("initial_window")
+    settings = Settings(
+        controller=str(axes["controller"]) if "controller" in axes else None,
+        initial_window=int(window) if window is not None else None,
+        fields={name.partition(".")[2]: axes[name] for name in axes if name.startswith("transport.")},
+    )
+    bound_s = workload.bound_s(link)
+    limit_s = plan.timeout * bound_s
+    simulation = None
+    if clock == VIRTUAL:
+        assert workload.transfer is not None
+        table = tomllib.loads(scenario)
+        request = Simulation(table, link, workload.transfer, settings, limit_s, plan.sample_every)
+        try:
+            simulation = system.simulation(request)
+        except UnsupportedError as error:
+            raise PlanError(f"axes contradict each other: {error}") from error
+    tcp = str(axes["tcp_controller"]) if "tcp_controller" in axes else None
+    return Point(
+        clock, dict(axes), scenario, system.name, workload.name, settings, tcp, link, bound_s, limit_s, simulation
+    )
+
+
+@lru_cache(maxsize=4096)
+def _scenario(file: Path, changed: tuple[tuple[str, Value], ...]) -> str:
+    """A scenario's text, with fields set and with the files that it names by their whole paths."""
+    table = copy.deepcopy(tomllib.loads(file.read_text()))
+    for name, value in changed:
+        place: dict[str, Any] = table
+        *parents, last = name.split(".")
+        for parent in parents:
+            place = place.setdefault(parent, {})
+            if not isinstance(place, dict):
+                raise PlanError(f"axes.scenario.{name}: {parent} is no table of {file.name}")
+        place[last] = value
+    _absolute(table, file.parent)
+    return tomli_w.dumps(table)
+
+
+def _absolute(table: Any, directory: Path) -> None:
+    if isinstance(table, list):
+        for each in table:
+            _absolute(each, directory)
+    elif isinstance(table, dict):
+        for key, value in table.items():
+            if key == "file" and isinstance(value, str):
+                table[key] = str((directory / value).absolute())
+            else:
+                _absolute(value, directory)
+
+
+@lru_cache(maxsize=4096)
+def _link(scenario: str) -> Link:
+    """What the link model makes of a scenario."""
+    with tempfile.TemporaryDirectory(prefix="bentpipe-") as directory:
+        path = Path(directory, "scenario.toml")
+        path.write_text(scenario)
+        return Link.from_explanation(explain(path))

@@ -1,0 +1,110 @@
+"""Everything that is needed to repeat a campaign, and to judge the machine that it ran on."""
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bentpipe_lab.errors import LabError
+from bentpipe_lab.net import host
+
+PACKAGES = ("distributed", "numpy", "polars", "pycurl", "scipy")
+PROGRAMS = {"nginx": ["nginx", "-v"], "curl": ["curl", "--version"], "ip": ["ip", "-V"]}
+SYSCTLS = (
+    "net.core.default_qdisc", "net.core.rmem_max", "net.core.wmem_max", "net.ipv4.tcp_allowed_congestion_control",
+    "net.ipv4.tcp_congestion_control", "net.ipv4.tcp_ecn", "net.ipv4.tcp_notsent_lowat", "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_sack", "net.ipv4.tcp_slow_start_after_idle", "net.ipv4.tcp_wmem",
+)  # fmt: skip
+
+
+def of_campaign(plan_text: str) -> dict[str, Any]:
+    """What a campaign is begun with: versions, hashes, kernel, settings and command line."""
+    return {
+        "begun": now(),
+        "command": sys.argv,
+        "plan_sha256": hashlib.sha256(plan_text.encode()).hexdigest(),
+        "revision": revision(),
+        "binary_sha256": binary_sha256(),
+        "machine": machine(),
+        "versions": {
+            "python": platform.python_version(),
+            **{package: importlib.metadata.version(package) for package in PACKAGES},
+            **{name: _version(command) for name, command in PROGRAMS.items()},
+        },
+        "sysctls": {name: value for name in SYSCTLS if (value := sysctl(name)) is not None},
+    }
+
+
+def of_run(began: float, ended: float, command: list[str], **further: Any) -> dict[str, Any]:
+    """What a run was done with: when, where, by which command, at what load."""
+    return {
+        "began": datetime.fromtimestamp(began, UTC).isoformat(),
+        "took_s": round(ended - began, 3),
+        "host": platform.node(),
+        "load": [round(value, 2) for value in os.getloadavg()],
+        "command": command,
+        **further,
+    }
+
+
+def now() -> str:
+    """The time, as it is kept."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def machine() -> dict[str, Any]:
+    """Processors, memory and kernel."""
+    return {
+        "host": platform.node(),
+        "processor": processor(),
+        "processors": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "kernel": f"{platform.system()} {platform.release()} {platform.version()}",
+    }
+
+
+def processor() -> str:
+    """The processor's name, as the kernel has it."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def revision() -> str:
+    """The checkout's."""
+    done = subprocess.run(
+        ["git", "-C", str(host.REPOSITORY), "describe", "--always", "--dirty", "--abbrev=12"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return done.stdout.strip() or "unknown"
+
+
+def binary_sha256() -> str | None:
+    """The binary's; None when it is not built."""
+    try:
+        with host.binary().open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except LabError:
+        return None
+
+
+def sysctl(name: str) -> str | None:
+    """A kernel parameter; None where the kernel has none of that name."""
+    try:
+        return Path("/proc/sys", *name.split(".")).read_text().strip()
+    except OSError:
+        return None
+
+
+def _version(command: list[str]) -> str:
+    if shutil.which(command[0]) is None:
+        return "not installed"
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return (done.stdout or done.stderr).strip().partition("\n")[0]

@@ -1,0 +1,80 @@
+"""The values of an axis: one, a list, or a range with the unit of its ends."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from bentpipe_lab.errors import PlanError
+
+Value = str | int | float | bool
+_QUANTITY = re.compile(r"^\s*([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*(.*?)\s*$")
+_RANGE = {"from", "to", "steps", "scale"}
+MOST_STEPS = 100_000
+
+
+def values(axis: str, given: Any) -> list[Value]:
+    """The values that an axis was given in a plan, in order."""
+    if isinstance(given, Mapping):
+        return _range(axis, given)
+    found = list(given) if isinstance(given, list) else [given]
+    if not found:
+        raise PlanError(f"axes.{axis}: an empty list leaves no point; leave the axis out or give it a value")
+    for value in found:
+        if not isinstance(value, str | int | float | bool):
+            raise PlanError(f"axes.{axis}: {value!r} is no value; give text, numbers or true and false")
+    if len(set(map(repr, found))) < len(found):
+        raise PlanError(f"axes.{axis}: a value is there twice; repetitions are `repetitions`, not values")
+    return found
+
+
+def is_range(given: Any) -> bool:
+    """Whether a table is a range and not fields below a name."""
+    return isinstance(given, Mapping) and {"from", "to"} <= set(given)
+
+
+def number(value: Value) -> float | None:
+    """The number at the beginning of a value, without its unit; None where there is none."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return float(value)
+    found = _QUANTITY.match(value)
+    return float(found[1]) if found else None
+
+
+def _range(axis: str, given: Mapping[str, Any]) -> list[Value]:
+    wrong = set(given) - _RANGE
+    if wrong or not {"from", "to", "steps"} <= set(given):
+        raise PlanError(f'axes.{axis}: a range is {{ from, to, steps }}, and scale = "log" where it is wanted')
+    steps, scale = given["steps"], given.get("scale", "linear")
+    if not isinstance(steps, int) or isinstance(steps, bool) or not 2 <= steps <= MOST_STEPS:
+        raise PlanError(f"axes.{axis}: steps = {steps!r}: give 2 to {MOST_STEPS}")
+    if scale not in ("linear", "log"):
+        raise PlanError(f'axes.{axis}: scale = {scale!r}: give "linear" or "log"')
+    (low, unit), (high, other) = _quantity(axis, given["from"]), _quantity(axis, given["to"])
+    if unit != other:
+        raise PlanError(f"axes.{axis}: from is in {unit!r} and to in {other!r}: give both in one unit")
+    if scale == "log" and not (low > 0 and high > 0):
+        raise PlanError(f"axes.{axis}: a logarithmic range begins and ends above zero")
+    whole = unit == "" and isinstance(given["from"], int) and isinstance(given["to"], int) and scale == "linear"
+    found: list[Value] = []
+    for step in range(steps):
+        share = step / (steps - 1)
+        at = (
+            low + (high - low) * share
+            if scale == "linear"
+            else math.exp(math.log(low) * (1 - share) + math.log(high) * share)
+        )
+        text = f"{at:.6g}"
+        found.append(f"{text} {unit}" if unit else int(at) if whole and at == int(at) else float(text))
+    return found
+
+
+def _quantity(axis: str, value: Any) -> tuple[float, str]:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value), ""
+    found = _QUANTITY.match(value) if isinstance(value, str) else None
+    if found is None:
+        raise PlanError(f"axes.{axis}: {value!r} is no number with a unit")
+    return float(found[1]), found[2]

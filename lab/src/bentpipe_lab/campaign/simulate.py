@@ -1,0 +1,119 @@
+"""Execution of a unit in virtual time: its points as one plan of `bentpipe sim`, its runs kept one by one."""
+
+import hashlib
+import json
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from bentpipe_lab.campaign import provenance
+from bentpipe_lab.campaign.store import PROVENANCE, RECORDS, RESULT, SAMPLES, Store
+from bentpipe_lab.campaign.unit import Run, Unit
+from bentpipe_lab.errors import ProgramError
+from bentpipe_lab.net import host
+from bentpipe_lab.records import simulation
+from bentpipe_lab.workloads.contract import Transfer
+
+RESULT_SCHEMA = "bentpipe/lab/run/1"
+POLL_S = 0.05
+
+
+def execute(unit: Unit, store: Store, transfers: Mapping[str, Transfer], stop: threading.Event) -> list[dict[str, Any]]:
+    """Do the runs that the store does not have yet; the results of all that are done, in the unit's order."""
+    open_runs = [run for run in unit.runs if not store.has(run)]
+    if open_runs:
+        _simulate(unit, open_runs, store, transfers, stop)
+    return [store.result(run) for run in unit.runs if store.has(run)]
+
+
+def check(unit: Unit) -> None:
+    """Have the simulator read the unit's points, for next to no simulated time; raise with what it says."""
+    cases = {
+        point: {**essence["simulation"], "until": "1 ms", "sample_every": "1 ms"}
+        for point, essence in unit.points.items()
+    }
+    with tempfile.TemporaryDirectory(prefix="bentpipe-") as directory:
+        _run(_plan(cases, 1), Path(directory), threading.Event())
+
+
+def _simulate(
+    unit: Unit, open_runs: list[Run], store: Store, transfers: Mapping[str, Transfer], stop: threading.Event
+) -> None:
+    wanted = {(run.point, run.repetition): run for run in open_runs}
+    cases = {point: unit.points[point]["simulation"] for point in dict.fromkeys(run.point for run in open_runs)}
+    plan = _plan(cases, max(run.repetition for run in open_runs))
+    with tempfile.TemporaryDirectory(prefix="bentpipe-") as directory:
+        began = time.time()
+        command = _run(plan, Path(directory), stop)
+        if stop.is_set():
+            return  # its last run may not be whole
+        used = provenance.of_run(began, time.time(), command, binary_sha256=provenance.binary_sha256())
+        for simulated in simulation.runs(Path(directory, RECORDS)):
+            run = wanted.get((simulated.case, simulated.seed))
+            if run is not None:
+                _keep(unit, run, simulated, store, transfers, used)
+
+
+def _plan(cases: Mapping[str, Mapping[str, Any]], seeds: int) -> str:
+    """Every point is a case that has everything of its own."""
+    return tomli_w.dumps(
+        {"name": "campaign", "seeds": seeds, "case": [{"name": point, **plan} for point, plan in cases.items()]}
+    )
+
+
+def _run(plan: str, directory: Path, stop: threading.Event) -> list[str]:
+    """Run the simulator to its end, or until somebody asks to stop; its command line."""
+    file = directory / "plan.toml"
+    file.write_text(plan)
+    command = [str(host.binary()), "sim", str(file), "--out", str(directory)]
+    with (directory / "log").open("w") as log:
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True
+        )
+        try:
+            while child.poll() is None:
+                if stop.wait(POLL_S):
+                    break
+        finally:
+            if child.poll() is None:
+                child.terminate()
+            child.wait()
+    if child.returncode != 0 and not stop.is_set():
+        raise ProgramError(f"bentpipe sim ended with {child.returncode}: {(directory / 'log').read_text()[-2000:]}")
+    return command
+
+
+def _keep(
+    unit: Unit, run: Run, simulated: simulation.SimulatedRun, store: Store, transfers: Mapping[str, Transfer],
+    used: dict[str, Any],
+) -> None:  # fmt: skip
+    essence = unit.points[run.point]
+    outcome = simulation.outcome(simulated, transfers[str(essence["workload"])].until)
+    records = "".join(simulated.lines)
+    result = {
+        "schema": RESULT_SCHEMA,
+        "point": run.point,
+        "repetition": run.repetition,
+        "attempt": run.attempt,
+        "verdict": outcome.verdict,
+        "detail": outcome.detail,
+        "seconds": outcome.seconds,
+        "bytes_received": outcome.bytes_received,
+        "bound_s": essence["bound_s"],
+        "records_sha256": hashlib.sha256(records.encode()).hexdigest(),
+    }
+    samples = "".join(f"{json.dumps(sample)}\n" for sample in simulation.samples(simulated))
+    plan = json.dumps(essence["simulation"], sort_keys=True)
+    files = {
+        RESULT: json.dumps(result, indent=1) + "\n",
+        RECORDS: records,
+        SAMPLES: samples,
+        PROVENANCE: json.dumps({**used, "seed": run.repetition, "plan": json.loads(plan)}, indent=1) + "\n",
+    }
+    store.put(run, files)

@@ -1,0 +1,96 @@
+"""The store of a campaign's runs: a directory here, or any place that fsspec reaches."""
+
+import contextlib
+import errno
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import fsspec
+
+from bentpipe_lab.campaign.unit import Run
+from bentpipe_lab.errors import DiskFullError
+
+RESULT = "result.json"
+"""Written last: a run that has it is complete."""
+RECORDS = "records.jsonl"
+SAMPLES = "samples.jsonl"
+PROVENANCE = "provenance.json"
+
+
+class Store:
+    """Directories of runs below a URL or a path."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._files, self._root = fsspec.url_to_fs(url)
+
+    @property
+    def local(self) -> Path | None:
+        """Where it is, when it is a directory of this machine."""
+        return Path(self._root) if "file" in _protocols(self._files) else None
+
+    def put(self, run: Run, files: Mapping[str, str]) -> None:
+        """Keep a run's files; its result is written last, and whole or not at all."""
+        directory = f"{self._root}/{run.directory}"
+        with _disk_full(directory):
+            self._files.makedirs(directory, exist_ok=True)
+            for name in sorted(files, key=lambda name: name == RESULT):
+                whole, part = f"{directory}/{name}", f"{directory}/{name}.part"
+                try:
+                    self._files.pipe_file(part, files[name].encode())
+                except OSError:
+                    with contextlib.suppress(OSError):
+                        self._files.rm_file(part)
+                    raise
+                self._files.mv(part, whole)
+
+    def keep(self, name: str, text: str) -> None:
+        """Keep a text that belongs to no single run, a path's log for example."""
+        with _disk_full(name):
+            self._files.makedirs(f"{self._root}/{name}".rpartition("/")[0], exist_ok=True)
+            self._files.pipe_file(f"{self._root}/{name}", text.encode())
+
+    def has(self, run: Run) -> bool:
+        """Whether a run is complete."""
+        return bool(self._files.exists(f"{self._root}/{run.directory}/{RESULT}"))
+
+    def result(self, run: Run) -> dict[str, Any]:
+        """What came of a run."""
+        result: dict[str, Any] = json.loads(self.text(run, RESULT))
+        return result
+
+    def text(self, run: Run, name: str) -> str:
+        """One file of a run."""
+        content: bytes = self._files.cat_file(f"{self._root}/{run.directory}/{name}")
+        return content.decode()
+
+    def holds(self, run: Run, name: str) -> bool:
+        """Whether a run has a file of that name."""
+        return bool(self._files.exists(f"{self._root}/{run.directory}/{name}"))
+
+    def complete(self) -> Iterator[Run]:
+        """All runs that are complete, in no particular order."""
+        if not self._files.exists(self._root):
+            return
+        for path in self._files.glob(f"{self._root}/*/*/{RESULT}"):
+            point, name, _ = str(path).rsplit("/", 3)[-3:]
+            yield Run.of_directory(f"{point}/{name}")
+
+
+def _protocols(files: Any) -> tuple[str, ...]:
+    protocol = files.protocol
+    return (protocol,) if isinstance(protocol, str) else tuple(protocol)
+
+
+@contextlib.contextmanager
+def _disk_full(place: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFullError(
+                f"no room at {place}: what was measured before is kept; make room, then `bentpipe-lab resume`"
+            ) from error
+        raise

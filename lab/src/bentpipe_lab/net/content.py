@@ -1,0 +1,70 @@
+"""What the web server serves: generated, incompressible, the same bytes on every run.
+
+The page is the ETSI Kepler web reference page (ETSI TR 102 505) as used by Kosek, Cech, Bajpai and Ott,
+"Exploring Proxying QUIC and HTTP/3 for Satellite Communication" (2022): 75 objects, about 880 kB. Its paths
+and sizes lie in `data/kepler-page.csv`; the bytes are ours.
+"""
+
+import csv
+import hashlib
+import html
+import random
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+MIB = 1 << 20
+PAGE_ROOT = "kepler/index.html"
+
+
+@dataclass(frozen=True)
+class Object:
+    """One file of the server: its path below the document root, its size and its SHA-256."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+FILES = {"first-byte": 100, "2MB": 2_000_000, "10MiB": 10 * MIB}
+"""Single files, by path: size in bytes."""
+
+
+def page_sizes() -> dict[str, int]:
+    """The page's objects in order of loading, the HTML first: size in bytes by path."""
+    with (files("bentpipe_lab.net") / "data/kepler-page.csv").open(encoding="utf-8") as table:
+        sizes = {f"kepler/{row['path']}": int(row["bytes"]) for row in csv.DictReader(table)}
+    return {PAGE_ROOT: sizes.pop(PAGE_ROOT), **sizes}
+
+
+def page_bytes() -> int:
+    """The size of the whole page."""
+    return sum(page_sizes().values())
+
+
+def incompressible(path: str, size: int) -> bytes:
+    """Bytes that no compression shortens, chosen by the path."""
+    return random.Random(f"bentpipe lab: {path}").randbytes(size)  # noqa: S311 (content, not a secret)
+
+
+def root_document(size: int) -> bytes:
+    """The page's HTML: it names every other object, and a comment fills it up to its size."""
+    prefix = PAGE_ROOT.removesuffix("index.html")
+    body = "".join(
+        f'<img src="{html.escape(path.removeprefix(prefix))}">\n' for path in page_sizes() if path != PAGE_ROOT
+    )
+    head = f"<!doctype html>\n<title>Kepler reference page</title>\n{body}<!-- "
+    room = size - len(head) - len(" -->\n")
+    return (head + incompressible(PAGE_ROOT, room).hex()[:room] + " -->\n").encode()
+
+
+def write(root: Path) -> dict[str, Object]:
+    """Write everything below `root`; return the objects by path."""
+    objects: dict[str, Object] = {}
+    for path, size in {**FILES, **page_sizes()}.items():
+        data = root_document(size) if path == PAGE_ROOT else incompressible(path, size)
+        target = root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+        objects[path] = Object(path, size, hashlib.sha256(data).hexdigest())
+    return objects

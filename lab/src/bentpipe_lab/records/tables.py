@@ -1,0 +1,132 @@
+"""A campaign's runs and samples as tables: one Parquet file of each, from the runs' directories."""
+
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from bentpipe_lab.campaign.directory import Campaign
+from bentpipe_lab.campaign.store import SAMPLES, Store
+from bentpipe_lab.campaign.unit import Run
+
+RUNS_TABLE, SAMPLES_TABLE = "runs.parquet", "samples.parquet"
+AXIS = "axis."
+"""Before the names of axes in the columns of a table."""
+BATCH = 500
+"""Runs whose samples are in memory together."""
+SAMPLES_SCHEMA = {
+    "point": pl.String,
+    "repetition": pl.Int64,
+    "attempt": pl.Int64,
+    "at_s": pl.Float64,
+    "received_bytes": pl.Int64,
+    "window_bytes": pl.Int64,
+    "rtt_s": pl.Float64,
+}
+_RESULT_SCHEMA = {
+    "point": pl.String,
+    "repetition": pl.Int64,
+    "attempt": pl.Int64,
+    "verdict": pl.String,
+    "detail": pl.String,
+    "seconds": pl.Float64,
+    "bytes_received": pl.Int64,
+    "bound_s": pl.Float64,
+}
+
+
+def write(campaign: Campaign) -> tuple[Path, Path]:
+    """Write both tables from what the runs' directories hold now; the same runs give the same bytes."""
+    runs, samples = campaign.directory / RUNS_TABLE, campaign.directory / SAMPLES_TABLE
+    found = sorted(campaign.store.complete(), key=lambda run: (run.point, run.repetition, run.attempt))
+    _runs(campaign, found).write_parquet(runs)
+    _samples(campaign.store, found, samples)
+    return runs, samples
+
+
+def read(directory: Path) -> pl.DataFrame:
+    """The runs of a campaign whose tables are written."""
+    return pl.read_parquet(directory / RUNS_TABLE)
+
+
+def axes(runs: pl.DataFrame) -> list[str]:
+    """The axes of a table of runs, without their prefix."""
+    return [name.removeprefix(AXIS) for name in runs.columns if name.startswith(AXIS)]
+
+
+def _runs(campaign: Campaign, found: Sequence[Run]) -> pl.DataFrame:
+    """One row per attempt; `counts` where it is the last of its repetition and was not late."""
+    results = pl.DataFrame([_result(campaign.store, run) for run in found], schema=_RESULT_SCHEMA)
+    known = campaign.points()
+    names = list(dict.fromkeys(axis for point in known for axis in point["axes"]))
+    points = pl.DataFrame(
+        [
+            {
+                "point": point["id"],
+                "place": place,
+                "clock": point["clock"],
+                "system": point["system"],
+                "settings": point["settings"],
+                "workload": point["workload"],
+                "limit_s": point["limit_s"],
+                **{f"{AXIS}{name}": _text(point["axes"].get(name)) for name in names},
+            }
+            for place, point in enumerate(known)
+        ],
+        schema={
+            "point": pl.String, "place": pl.Int64, "clock": pl.String, "system": pl.String, "settings": pl.String,
+            "workload": pl.String, "limit_s": pl.Float64, **{f"{AXIS}{name}": pl.String for name in names},
+        },
+    )  # fmt: skip
+    joined = results.join(points, on="point", how="inner")
+    last = pl.col("attempt") == pl.col("attempt").max().over("point", "repetition")
+    return joined.with_columns(
+        counts=last & (pl.col("verdict") != "emulator late"), x_bound=pl.col("seconds") / pl.col("bound_s")
+    ).sort("place", "repetition", "attempt")
+
+
+def _result(store: Store, run: Run) -> dict[str, Any]:
+    result = store.result(run)
+    return {name: result[name] for name in _RESULT_SCHEMA}
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _samples(store: Store, found: Sequence[Run], target: Path) -> None:
+    """Samples of all runs, a part at a time, joined without having them all in memory."""
+    parts = []
+    try:
+        for number, first in enumerate(range(0, len(found), BATCH)):
+            some = found[first : first + BATCH]
+            frame = pl.concat([pl.DataFrame(schema=SAMPLES_SCHEMA), *_of_runs(store, some)])
+            part = target.with_name(f"{target.name}.{number}.part")
+            frame.write_parquet(part)
+            parts.append(part)
+        if parts:
+            pl.scan_parquet(parts).sink_parquet(target)
+        else:
+            pl.DataFrame(schema=SAMPLES_SCHEMA).write_parquet(target)
+    finally:
+        for part in parts:
+            part.unlink(missing_ok=True)
+
+
+def _of_runs(store: Store, runs: Sequence[Run]) -> Iterator[pl.DataFrame]:
+    given = {name: kind for name, kind in SAMPLES_SCHEMA.items() if name not in ("point", "repetition", "attempt")}
+    for run in runs:
+        if not store.holds(run, SAMPLES):
+            continue
+        text = store.text(run, SAMPLES)
+        if not text:
+            continue
+        frame = pl.read_ndjson(io.StringIO(text), schema=given)
+        yield frame.select(
+            pl.lit(run.point).alias("point"),
+            pl.lit(run.repetition, dtype=pl.Int64).alias("repetition"),
+            pl.lit(run.attempt, dtype=pl.Int64).alias("attempt"),
+            *given,
+        )

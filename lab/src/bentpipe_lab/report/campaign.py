@@ -1,0 +1,182 @@
+"""The report of a campaign: a directory of static files, for a browser on any screen."""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import polars as pl
+from markupsafe import Markup
+
+from bentpipe_lab.analysis import campaign as analysis
+from bentpipe_lab.analysis.campaign import Beside, PointRow
+from bentpipe_lab.campaign import directory as directories
+from bentpipe_lab.campaign.directory import Campaign
+from bentpipe_lab.records import tables
+from bentpipe_lab.report.charts import Chart, all_charts
+from bentpipe_lab.report.tables import seconds, times
+from bentpipe_lab.systems import SYSTEMS
+from bentpipe_lab.workloads import WORKLOADS
+
+PAGE, FIGURES, DATA = "index.html", "figures", "data"
+SHOWN_FAILURES = 60
+MOST_COMPARED = 400
+SIGNIFICANT = 0.05
+
+
+def write(campaign: Campaign) -> Path:
+    """Write tables, figures and page from the runs' directories; the page."""
+    tables.write(campaign)
+    return draw(campaign)
+
+
+def draw(campaign: Campaign) -> Path:
+    """Write figures and page from the tables; no run is read."""
+    runs = tables.read(campaign.directory)
+    rows = analysis.rows(runs)
+    charts = all_charts(rows, campaign.directory / tables.SAMPLES_TABLE)
+    target = campaign.directory / directories.REPORT
+    shutil.rmtree(target, ignore_errors=True)
+    for part in (FIGURES, DATA):
+        (target / part).mkdir(parents=True)
+    for chart in charts:
+        (target / FIGURES / f"{chart.name}.svg").write_text(chart.svg)
+        (target / DATA / f"{chart.name}.csv").write_text(chart.csv())
+    summary(rows).write_csv(target / DATA / "points.csv")
+    (target / PAGE).write_text(_page(campaign, runs, rows, charts))
+    return target / PAGE
+
+
+def summary(rows: Sequence[PointRow]) -> pl.DataFrame:
+    """A row per point, as it is written beside the page."""
+    return pl.DataFrame(
+        [
+            {
+                "point": row.point,
+                "clock": row.clock,
+                **{f"{tables.AXIS}{name}": value for name, value in row.axes.items()},
+                "n_ok": row.n_ok,
+                "n_total": row.n_total,
+                "late": row.late,
+                "median_s": row.interval.median if row.interval else None,
+                "low_s": row.interval.low if row.interval else None,
+                "high_s": row.interval.high if row.interval else None,
+                "bound_s": row.bound_s,
+                "x_bound": row.x_bound,
+                "goodput_mbit_s": row.goodput_mbit_s,
+                "verdicts": "; ".join(f"{count} {verdict}" for verdict, count in row.verdicts.items()),
+            }
+            for row in rows
+        ],
+        infer_schema_length=None,
+    )
+
+
+def _page(campaign: Campaign, runs: pl.DataFrame, rows: Sequence[PointRow], charts: Sequence[Chart]) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("bentpipe_lab.report"), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters["seconds"] = seconds
+    environment.filters["times"] = times
+    provenance = json.loads((campaign.directory / directories.PROVENANCE).read_text())
+    verdicts = Counter[str]()
+    for row in rows:
+        verdicts.update(row.verdicts)
+    beside = analysis.beside(rows)
+    return environment.get_template("campaign.html.j2").render(
+        plan=campaign.plan,
+        text=campaign.plan.text,
+        points=len(campaign.points()),
+        rows=[_line(row) for row in rows],
+        axes=tables.axes(runs),
+        verdicts=verdicts.most_common(),
+        total=sum(verdicts.values()),
+        late=sum(row.late for row in rows),
+        measures={
+            name: WORKLOADS[name].measures for name in sorted({row.workload for row in rows}) if name in WORKLOADS
+        },
+        systems={row.axes["system"]: _label(row.axes["system"]) for row in rows},
+        beside=[_comparison(each) for each in beside[:MOST_COMPARED]],
+        beside_left_out=max(0, len(beside) - MOST_COMPARED),
+        clocks=[_comparison(each) for each in analysis.clocks(rows)],
+        charts=[_figure(chart) for chart in charts],
+        failures=_failures(runs),
+        conditions=conditions(provenance),
+        command=f"bentpipe-lab redraw {campaign.directory}",
+        records=campaign.store_url,
+    )
+
+
+def conditions(provenance: Mapping[str, Any]) -> dict[str, str]:
+    """What a reader must know to judge the numbers, or to repeat them."""
+    machine = provenance["machine"]
+    return {
+        "Begun": provenance["begun"],
+        "Written": datetime.now(UTC).isoformat(timespec="seconds"),
+        "Revision": provenance["revision"],
+        "Machine": f"{machine['host']}: {machine['processor']}, {machine['processors']} processors,"
+        f" {machine['memory_bytes'] / 1e9:.0f} GB",
+        "Kernel": machine["kernel"],
+        "Versions": ", ".join(f"{name} {version}" for name, version in provenance["versions"].items()),
+        "Binary": f"SHA-256 {provenance['binary_sha256']}",
+        "Plan": f"SHA-256 {provenance['plan_sha256']}",
+        "Command": " ".join(provenance["command"]),
+    }
+
+
+def _line(row: PointRow) -> dict[str, Any]:
+    others = {verdict: count for verdict, count in row.verdicts.items() if verdict != "ok"}
+    return {
+        "clock": row.clock,
+        "axes": row.axes,
+        "row": row,
+        "p95": sorted(row.times)[min(len(row.times) - 1, int(0.95 * len(row.times)))] if row.times else None,
+        "others": ", ".join(f"{count} {verdict}" for verdict, count in others.items()),
+    }
+
+
+def _label(system: str) -> str:
+    return SYSTEMS[system].label if system in SYSTEMS else system
+
+
+def _comparison(each: Beside) -> dict[str, Any]:
+    return {
+        "what": ", ".join([each.row.clock, *each.row.setting.values()]),
+        "reference": each.reference.variant,
+        "variant": each.row.variant,
+        "n": f"{each.comparison.n[0]}, {each.comparison.n[1]}",
+        "ratio": each.comparison.ratio,
+        "welch": _p(each.comparison.welch_p),
+        "mann_whitney": _p(each.comparison.mann_whitney_p),
+        "holm": _p(each.p),
+        "differs": each.p is not None and each.p < SIGNIFICANT,
+        "effect": f"{each.comparison.effect:+.2f}",
+    }
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _figure(chart: Chart) -> dict[str, Any]:
+    # Our own drawing; what a reader with a screen reader gets of it is its alternative text.
+    head = f'<svg role="img" aria-label="{Markup.escape(chart.alternative)}"'
+    return {"chart": chart, "svg": Markup(chart.svg.replace("<svg", head, 1))}  # noqa: S704 (our own drawing)
+
+
+def _failures(runs: pl.DataFrame) -> dict[str, Any]:
+    """Attempts that did not end well, by verdict, with an example's directory each."""
+    bad = runs.filter(pl.col("verdict") != "ok")
+    grouped = (
+        bad.group_by("point", "verdict", maintain_order=True)
+        .agg(pl.len().alias("count"), pl.col("detail").first(), pl.col("repetition").first(), pl.col("attempt").first())
+        .rows(named=True)
+    )
+    return {"shown": grouped[:SHOWN_FAILURES], "left_out": max(0, len(grouped) - SHOWN_FAILURES)}

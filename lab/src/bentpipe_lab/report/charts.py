@@ -1,0 +1,311 @@
+"""The figures of a campaign: each as SVG, with its data as a table."""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bentpipe_lab.analysis import statistics
+from bentpipe_lab.analysis.campaign import PointRow
+from bentpipe_lab.campaign.ranges import number
+from bentpipe_lab.report.style import INK, MUTED, svg
+
+COLOURS = (
+    "#1668b8", "#d9822b", "#1a7f4b", "#b3261e", "#6b4fa0", "#5c6875", "#a8771a", "#0f8b8d", "#c2548d", "#3b3b3b",
+)  # fmt: skip
+DASHES: Sequence[Any] = ("solid", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1, 1, 1)))
+MOST_LINES = 36
+"""Rows of one figure of medians; more go to a further figure."""
+MOST_PANELS = 8
+LOG_FROM = 40
+"""A sweep over more than this ratio is drawn with a logarithmic axis."""
+LEAST_OF_A_SWEEP = 3
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure with what it shows."""
+
+    name: str
+    """Of its files."""
+    svg: str
+    caption: str
+    alternative: str
+    """What it shows, for who does not see it."""
+    table: Sequence[Mapping[str, object]]
+
+    def csv(self) -> str:
+        """Its data."""
+        text = io.StringIO()
+        if self.table:
+            writer = csv.DictWriter(text, list(self.table[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(self.table)
+        return text.getvalue()
+
+
+class Looks:
+    """A colour and a dash for each variant, the same in every figure."""
+
+    def __init__(self, variants: Iterable[str]) -> None:
+        self._place = {name: place for place, name in enumerate(dict.fromkeys(variants))}
+
+    def of(self, variant: str) -> dict[str, Any]:
+        """Arguments of a line."""
+        place = self._place[variant]
+        return {"color": COLOURS[place % len(COLOURS)], "linestyle": DASHES[place // len(COLOURS) % len(DASHES)]}
+
+    def colour(self, variant: str) -> str:
+        """Of a dot or a bar."""
+        return COLOURS[self._place[variant] % len(COLOURS)]
+
+
+def all_charts(rows: Sequence[PointRow], samples: Path) -> list[Chart]:
+    """Every figure for which there is something to draw."""
+    drawn = [row for row in rows if row.times]
+    if not drawn:
+        return []
+    looks = Looks(row.variant for row in rows)
+    return [
+        *medians(drawn, looks),
+        *distributions(rows, looks),
+        *sweeps(drawn, looks),
+        *over_time(drawn, samples, looks),
+    ]
+
+
+def medians(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
+    """Medians as multiples of the physical bound, with their intervals."""
+    charts = []
+    for number_, first in enumerate(range(0, len(rows), MOST_LINES), start=1):
+        some = rows[first : first + MOST_LINES]
+        figure = Figure(figsize=(9, 0.26 * len(some) + 1.1), layout="constrained")
+        axes = figure.subplots()
+        for place, row in enumerate(some):
+            assert row.interval is not None
+            low, high = row.interval.low / row.bound_s, row.interval.high / row.bound_s
+            colour = looks.colour(row.variant)
+            axes.plot([low, high], [place, place], color=colour, linewidth=3, alpha=0.4, solid_capstyle="butt")
+            axes.plot(row.interval.median / row.bound_s, place, marker="o", color=colour, markersize=5)
+        axes.axvline(1, color=INK, linewidth=1, linestyle=(0, (4, 3)))
+        axes.set_yticks(range(len(some)), [label(row) for row in some], fontsize=8)
+        axes.invert_yaxis()
+        axes.set_xlabel("median time as a multiple of the physical bound, with its 95 % interval")
+        axes.set_xlim(left=0 if max(row.x_bound or 0 for row in some) < LOG_FROM else None)
+        axes.grid(visible=True, axis="x")
+        axes.set_axisbelow(True)
+        table = [
+            {
+                "point": row.point, "n_ok": row.n_ok, "n_total": row.n_total, "bound_s": row.bound_s,
+                "median_s": row.interval.median, "low_s": row.interval.low, "high_s": row.interval.high,
+            }
+            for row in some if row.interval is not None
+        ]  # fmt: skip
+        charts.append(
+            Chart(
+                f"medians-{number_}", svg(figure),
+                "Median times as multiples of the least that physics allows; bars are 95 % intervals of the median.",
+                f"{len(some)} medians between {min(row.x_bound or 0 for row in some):.2f} and"
+                f" {max(row.x_bound or 0 for row in some):.2f} times their bounds",
+                table,
+            )
+        )  # fmt: skip
+    return charts
+
+
+def distributions(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
+    """Distributions of times; runs that did not end well are censored at their limit."""
+    panels = _panels(rows)
+    charts = []
+    for number_, first in enumerate(range(0, len(panels), MOST_PANELS), start=1):
+        some = panels[first : first + MOST_PANELS]
+        figure, grid = _grid(len(some))
+        table: list[dict[str, object]] = []
+        for axes, (title, group) in zip(grid, some, strict=False):
+            for row in group:
+                found = statistics.distribution(row.times, row.censored)
+                if not found.times:
+                    continue
+                axes.plot(
+                    [found.times[0], *found.times], [0, *found.shares], drawstyle="steps-post", label=row.variant,
+                    linewidth=1.5, **looks.of(row.variant),
+                )  # fmt: skip
+                table += [
+                    {"point": row.point, "seconds": time, "share": share}
+                    for time, share in zip(found.times, found.shares, strict=True)
+                ]
+            axes.axvline(group[0].bound_s, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+            axes.set_title(title, fontsize=8)
+            axes.set_ylim(0, 1.02)
+            axes.set_xlabel("seconds")
+            axes.grid(visible=True)
+        _finish(figure, grid, "share of runs done")
+        charts.append(
+            Chart(
+                f"distributions-{number_}", svg(figure),
+                "Share of runs that were done by a time; dashed: the physical bound. Runs that did not end well are"
+                " counted as not done until their limit.",
+                f"Distributions of times in {len(some)} panels", table,
+            )
+        )  # fmt: skip
+    return charts
+
+
+def sweeps(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
+    """Goodput over every axis that has enough numbers."""
+    charts = []
+    for axis in dict.fromkeys(axis for row in rows for axis in row.axes):
+        numbers = {value: number(value) for row in rows if (value := row.axes.get(axis)) is not None}
+        distinct = {value for value in numbers.values() if value is not None}
+        if axis in ("scenario", "case", "system", "workload") or None in numbers.values():
+            continue
+        if len(distinct) < LEAST_OF_A_SWEEP:
+            continue
+        charts.append(_sweep(axis, rows, looks))
+    return charts
+
+
+def _sweep(axis: str, rows: Sequence[PointRow], looks: Looks) -> Chart:
+    panels: dict[str, dict[str, list[PointRow]]] = {}
+    for row in rows:
+        if axis in row.axes:
+            rest = {name: value for name, value in row.setting.items() if name != axis}
+            panels.setdefault(f"{row.clock}: {', '.join(rest.values())}", {}).setdefault(row.variant, []).append(row)
+    some = dict(list(panels.items())[:MOST_PANELS])
+    figure, grid = _grid(len(some))
+    table: list[dict[str, object]] = []
+    unit = next(iter(rows)).axes.get(axis, "").partition(" ")[2]
+    for axes, (title, lines) in zip(grid, some.items(), strict=False):
+        for variant, points in lines.items():
+            sorted_points = sorted(points, key=lambda row: number(row.axes[axis]) or 0.0)
+            at = [number(row.axes[axis]) or 0.0 for row in sorted_points]
+            goodput = [row.goodput_mbit_s or 0.0 for row in sorted_points]
+            bits = [(row.bytes_received * 8 / 1e6, row.interval) for row in sorted_points]
+            low = [size / interval.high if interval else 0.0 for size, interval in bits]
+            high = [size / interval.low if interval else 0.0 for size, interval in bits]
+            axes.plot(at, goodput, marker="o", markersize=3, label=variant, linewidth=1.5, **looks.of(variant))
+            axes.fill_between(at, low, high, color=looks.colour(variant), alpha=0.15, linewidth=0)
+            table += [
+                {"point": row.point, axis: value, "goodput_mbit_s": median, "low": least, "high": most}
+                for row, value, median, least, most in zip(sorted_points, at, goodput, low, high, strict=True)
+            ]
+        positive = [number(row.axes[axis]) or 0.0 for line in lines.values() for row in line]
+        if min(positive) > 0 and max(positive) / min(positive) > LOG_FROM:
+            axes.set_xscale("log")
+        axes.set_title(title, fontsize=8)
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel(f"{axis}{f', {unit}' if unit else ''}")
+        axes.grid(visible=True)
+    _finish(figure, grid, "goodput, Mbit/s")
+    return Chart(
+        f"sweep-{axis.replace('.', '-')}", svg(figure),
+        f"Goodput over {axis}: payload over the median time; bands are 95 % intervals.",
+        f"Goodput over {axis} in {len(some)} panels", table,
+    )  # fmt: skip
+
+
+def over_time(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Chart]:
+    """Goodput, window and round-trip time of the first repetition, over time."""
+    if not samples.exists():
+        return []
+    wanted = [row for _, group in _panels(rows)[:MOST_PANELS] for row in group]
+    found = (
+        pl.scan_parquet(samples)
+        .filter(pl.col("repetition") == 1, pl.col("attempt") == 1)
+        .filter(pl.col("point").is_in([row.point for row in wanted]))
+        .collect()
+    )
+    by_point = {str(key[0]): frame for key, frame in found.group_by("point", maintain_order=True)}
+    charts = []
+    for number_, (title, group) in enumerate(_panels(rows)[:MOST_PANELS], start=1):
+        drawn = [
+            (row, by_point[row.point]) for row in group if row.point in by_point and by_point[row.point].height > 2
+        ]
+        if not drawn:
+            continue
+        figure = Figure(figsize=(9, 5.6), layout="constrained")
+        panels = figure.subplots(3, 1, sharex=True)
+        table: list[dict[str, object]] = []
+        for row, frame in drawn:
+            at = frame["at_s"].to_list()
+            received = frame["received_bytes"].to_list()
+            window, rtt = frame["window_bytes"].to_list(), frame["rtt_s"].to_list()
+            look = looks.of(row.variant)
+            goodput = _rates(at, received)
+            panels[0].plot(at, goodput, label=row.variant, linewidth=1.3, **look)
+            _line(panels[1], at, window, 1e6, look)
+            _line(panels[2], at, rtt, 1e-3, look)
+            table += [
+                {"point": row.point, "at_s": a, "goodput_mbit_s": g, "window_bytes": w, "rtt_s": r}
+                for a, g, w, r in zip(at, goodput, window, rtt, strict=True)
+            ]
+        for axes, text in zip(panels, ("Mbit/s", "window, MB", "RTT, ms"), strict=True):
+            axes.set_ylabel(text)
+            axes.grid(visible=True)
+        panels[0].set_title(title, fontsize=9)
+        panels[0].legend(loc="upper right", frameon=False, fontsize=7)
+        panels[2].set_xlabel("seconds since the run began")
+        charts.append(
+            Chart(
+                f"over-time-{number_}", svg(figure),
+                "The first repetition over time: what arrives, the sender's window, and the round-trip time it sees.",
+                f"Goodput, window and round-trip time over time, {title}", table,
+            )
+        )  # fmt: skip
+    return charts
+
+
+def label(row: PointRow) -> str:
+    """A point in a few words."""
+    return ", ".join([row.variant, *row.setting.values(), *(["real"] if row.clock == "real" else [])])
+
+
+def _panels(rows: Sequence[PointRow]) -> list[tuple[str, list[PointRow]]]:
+    groups: dict[str, list[PointRow]] = {}
+    for row in rows:
+        groups.setdefault(f"{row.clock}: {', '.join(row.setting.values())}", []).append(row)
+    return list(groups.items())
+
+
+def _grid(count: int) -> tuple[Figure, list[Axes]]:
+    columns = min(count, 2)
+    lines = math.ceil(count / columns)
+    figure = Figure(figsize=(9, 2.7 * lines + 0.4), layout="constrained")
+    grid = list(figure.subplots(lines, columns, squeeze=False).flat)
+    for unused in grid[count:]:
+        unused.set_axis_off()
+    return figure, grid
+
+
+def _finish(figure: Figure, grid: Sequence[Axes], y_label: str) -> None:
+    handles: dict[str, Any] = {}
+    for axes in grid:
+        for handle, text in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(text, handle)
+    grid[0].set_ylabel(y_label)
+    if handles:
+        figure.legend(
+            list(handles.values()), list(handles), loc="outside lower center", ncols=3, frameon=False, fontsize=8
+        )
+
+
+def _rates(at: Sequence[float], received: Sequence[int]) -> list[float]:
+    """Mbit/s between each moment and the one before it."""
+    rates = [0.0]
+    for place in range(1, len(at)):
+        gap = at[place] - at[place - 1]
+        rates.append(max(0.0, (received[place] - received[place - 1]) * 8 / gap / 1e6) if gap > 0 else 0.0)
+    return rates
+
+
+def _line(axes: Axes, at: Sequence[float], values: Sequence[float | None], unit: float, look: dict[str, Any]) -> None:
+    known = [(time, value / unit) for time, value in zip(at, values, strict=True) if value is not None]
+    if known:
+        axes.plot([time for time, _ in known], [value for _, value in known], linewidth=1.3, **look)

@@ -1,0 +1,100 @@
+"""What `bentpipe-lab` does with results: report, redraw, compare, export."""
+
+from pathlib import Path
+
+import duckdb
+import polars as pl
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from bentpipe_lab.analysis import campaign as analysis
+from bentpipe_lab.campaign import directory as directories
+from bentpipe_lab.campaign.directory import Campaign
+from bentpipe_lab.errors import CampaignError
+from bentpipe_lab.records import tables
+from bentpipe_lab.registry import unknown
+from bentpipe_lab.report import campaign as page
+from bentpipe_lab.report.charts import label
+from bentpipe_lab.report.tables import seconds
+
+FORMATS = ("csv", "parquet", "duckdb")
+CLEAR = 0.05
+
+
+def report(directory: Path, console: Console) -> int:
+    """Write tables, figures and page of a campaign, from its runs."""
+    console.print(f"{page.write(directories.opened(directory))}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def redraw(directory: Path, console: Console) -> int:
+    """Draw figures and page of a campaign again, from its tables."""
+    campaign = directories.opened(directory)
+    if not (directory / tables.RUNS_TABLE).exists():
+        raise CampaignError(f"{directory} has no tables yet; `bentpipe-lab report {directory}` writes them")
+    console.print(f"{page.draw(campaign)}", highlight=False, soft_wrap=True)
+    return 0
+
+
+def compare(first: Path, second: Path, console: Console) -> int:
+    """Print the points that two campaigns have in common, one beside the other."""
+    rows = [analysis.rows(_runs(directories.opened(each))) for each in (first, second)]
+    found = analysis.campaigns(*rows)
+    if not found:
+        raise CampaignError(f"{first} and {second} have no point in common in which runs of both ended well")
+    table = Table(title=f"{second} as a multiple of {first}", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("point")
+    for name in ("first", "second", "n", "ratio", "Holm p", "Cliff's delta"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for each in found:
+        clear = each.p is not None and each.p < CLEAR
+        ratio = f"{each.comparison.ratio:.3f} x"
+        table.add_row(
+            label(each.row),
+            seconds(each.reference.interval.median if each.reference.interval else None),
+            seconds(each.row.interval.median if each.row.interval else None),
+            f"{each.comparison.n[0]}, {each.comparison.n[1]}",
+            f"[bold]{ratio}[/]" if clear else ratio,
+            "-" if each.p is None else f"{each.p:.3f}",
+            f"{each.comparison.effect:+.2f}",
+        )
+    console.print(table)
+    differing = sum(each.p is not None and each.p < CLEAR for each in found)
+    console.print(f"{len(found)} points in common; {differing} differ (Mann-Whitney, corrected by Holm, below {CLEAR})")
+    return 0
+
+
+def export(directory: Path, form: str, out: Path | None, console: Console) -> int:
+    """Write a campaign's runs and samples for other programs; `form` is csv, parquet or duckdb."""
+    if form not in FORMATS:
+        raise unknown("format", form, dict.fromkeys(FORMATS))
+    campaign = directories.opened(directory)
+    runs, samples = tables.write(campaign)
+    target = out or directory / "export"
+    target.mkdir(parents=True, exist_ok=True)
+    written = []
+    match form:
+        case "csv":
+            for source in (runs, samples):
+                pl.scan_parquet(source).sink_csv(target / f"{source.stem}.csv")
+                written.append(target / f"{source.stem}.csv")
+        case "parquet":
+            for source in (runs, samples):
+                (target / source.name).write_bytes(source.read_bytes())
+                written.append(target / source.name)
+        case _:
+            file = target / f"{campaign.plan.name}.duckdb"
+            file.unlink(missing_ok=True)
+            with duckdb.connect(str(file)) as base:
+                base.execute("CREATE TABLE runs AS SELECT * FROM read_parquet(?)", [str(runs)])
+                base.execute("CREATE TABLE samples AS SELECT * FROM read_parquet(?)", [str(samples)])
+            written.append(file)
+    for path in written:
+        console.print(str(path), highlight=False, soft_wrap=True)
+    return 0
+
+
+def _runs(campaign: Campaign) -> pl.DataFrame:
+    tables.write(campaign)
+    return tables.read(campaign.directory)

@@ -1,0 +1,35 @@
+"""The look that all figures share, and their text as SVG."""
+
+import io
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+INK, MUTED, FAINT = "#1d2733", "#66727f", "#e3e8ed"
+mpl.rcParams.update(
+    {
+        "font.family": "sans-serif",
+        "font.size": 10,
+        "axes.edgecolor": MUTED,
+        "axes.labelcolor": MUTED,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.titlecolor": INK,
+        "axes.titlelocation": "left",
+        "axes.titlesize": 11,
+        "axes.titleweight": "bold",
+        "xtick.color": MUTED,
+        "ytick.color": MUTED,
+        "text.color": INK,
+        "grid.color": FAINT,
+        "svg.hashsalt": "bentpipe",
+    }
+)
+
+
+def svg(figure: Figure) -> str:
+    """The drawing as text, the same for the same figures."""
+    out = io.StringIO()
+    figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
+    text = out.getvalue()
+    return text[text.index("<svg") :]

@@ -1,0 +1,112 @@
+"""The demo: direct TCP against bentpipe on a GEO and a LEO link, in a few minutes, with a report to sample at."""
+
+import json
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from bentpipe_lab.analysis import budgets, stats
+from bentpipe_lab.campaign.parallel import run_tasks
+from bentpipe_lab.campaign.path_run import CONGESTION_CONTROL, RECORDS, Task
+from bentpipe_lab.net import host
+from bentpipe_lab.net.link import Link, explain
+from bentpipe_lab.records import sample
+from bentpipe_lab.records.verdict import Verdict
+from bentpipe_lab.report import page as report
+from bentpipe_lab.report import tables
+from bentpipe_lab.systems import SYSTEMS
+from bentpipe_lab.workloads import WORKLOADS
+
+SIDE_BY_SIDE = 2
+"""Paths measured at the same time: each needs about half a core."""
+
+Counts = Mapping[str, dict[str, int]]
+
+SCENARIOS = ("geo", "leo")
+
+
+def counts_of_runs(*, quick: bool = False) -> Counts:
+    """Runs of each workload by scenario, as each workload has it; `quick` is one of each, to try the demo out."""
+    return {
+        scenario: {
+            workload.name: 1 if quick else workload.demo_runs[scenario]
+            for workload in WORKLOADS
+            if workload.demo_runs.get(scenario)
+        }
+        for scenario in SCENARIOS
+    }
+
+
+def demo(out: Path, counts: Counts, console: Console) -> int:
+    """Carry the plan out, print the tables, write the report; 0 when the plan came to its end."""
+    started = time.monotonic()
+    host.require()
+    removed = host.clean_leftovers()
+    if removed:
+        console.print(f"removed what an earlier run left behind: {', '.join(removed)}")
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    links = {name: Link.from_explanation(explain(scenario(name))) for name in counts}
+    tasks = plan(out, counts)
+    with host.allowed_congestion_control(CONGESTION_CONTROL) as note:
+        if note:
+            console.print(note, highlight=False)
+        problems = run_tasks(tasks, SIDE_BY_SIDE, console)
+    rows = summarise(tasks, links)
+    findings = budgets.judge(rows)
+    (out / "summary.json").write_text(json.dumps([row.as_record() for row in rows], indent=2) + "\n")
+    (out / "budgets.json").write_text(json.dumps([finding.as_record() for finding in findings], indent=2) + "\n")
+    report.write(out / "report.html", report.Material(tasks, links, rows, findings, problems))
+    for name in counts:
+        console.print(tables.results(links[name], [row for row in rows if row.scenario == name]))
+        for doubt in _doubts(rows, name):
+            console.print(doubt, highlight=False)
+    console.print(tables.limits(findings))
+    console.print(f"[bold]{budgets.conclusion(findings)}[/]", highlight=False)
+    for problem in problems:
+        console.print(f"[bold red]not complete:[/] {escape(problem)}", highlight=False)
+    console.print(f"{time.monotonic() - started:.0f} s. Report: {out / 'report.html'}", highlight=False, soft_wrap=True)
+    return 1 if problems else 0
+
+
+def plan(out: Path, counts: Counts) -> list[Task]:
+    """Every system over every scenario, in the order in which they keep two slots equally busy."""
+    systems = [system.name for system in SYSTEMS if "real" in system.clocks]
+    return [
+        Task(scenario(name), system, counts[name], out / "runs" / f"{name}-{system}")
+        for name, systems in zip(counts, cycle((systems, systems[::-1])), strict=False)
+        for system in systems
+    ]
+
+
+def summarise(tasks: Sequence[Task], links: Mapping[str, Link]) -> list[stats.Row]:
+    """The rows of everything that was measured."""
+    rows = []
+    for task in tasks:
+        records = task.directory / RECORDS
+        samples = sample.read(records) if records.exists() else []
+        for workload in task.counts:
+            mine = [each for each in samples if each.workload == workload]
+            if mine:
+                bound = WORKLOADS[workload].bound_s(links[task.scenario.stem])
+                rows.append(stats.row(mine, bound))
+    return rows
+
+
+def scenario(name: str) -> Path:
+    """The file of a scenario that is shipped."""
+    return host.REPOSITORY / "scenarios" / f"{name}.toml"
+
+
+def _doubts(rows: Sequence[stats.Row], scenario: str) -> list[str]:
+    """What a reader must know before believing the table."""
+    return [
+        f"[yellow]{scenario}, {row.system}, {row.workload}: {Verdict.EMULATOR_LATE} in every run, not to be trusted[/]"
+        for row in rows
+        if row.scenario == scenario and not row.certificate_valid
+    ]

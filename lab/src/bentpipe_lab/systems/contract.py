@@ -1,0 +1,112 @@
+"""The contract of a system under test."""
+
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from bentpipe_lab.errors import MissingCapabilityError, NotInPathError, UnsupportedError
+from bentpipe_lab.net.link import Link
+from bentpipe_lab.net.topology import Topology, address_seen_by_server
+from bentpipe_lab.registry import Part
+from bentpipe_lab.workloads.contract import Transfer
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a plan may set of a system; None and what is absent are the system's defaults."""
+
+    controller: str | None = None
+    """Its congestion controller, at both ends."""
+    initial_window: int | None = None
+    """Its initial window, packets, at both ends."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of its configuration, by dotted name."""
+
+    @property
+    def suffix(self) -> str:
+        """What sets one measured system apart from the same one with other settings; empty for the defaults."""
+        window = [] if self.initial_window is None else [f"iw{self.initial_window}"]
+        return " ".join(
+            [*filter(None, [self.controller]), *window, *(f"{key}={value}" for key, value in self.fields.items())]
+        )
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """A run in virtual time, as a plan asks for it."""
+
+    scenario: Mapping[str, Any]
+    """The scenario's fields."""
+    link: Link
+    transfer: Transfer
+    settings: Settings
+    limit_s: float
+    """How long the transfer may take."""
+    sample_every: str
+
+
+class System(Part, ABC):
+    """Something between the client and the server, in the places of terminal and gateway.
+
+    A file of this package with one class that extends this one is all that a new system needs.
+    """
+
+    required = ("label", "colour", "pale")
+    label: ClassVar[str]
+    """What figures call it."""
+    colour: ClassVar[str]
+    """Its colour in figures."""
+    pale: ClassVar[str]
+    """Its colour for waiting."""
+    baseline: ClassVar[bool] = False
+    """Whether the others are compared with it; one system is."""
+    warms_up: ClassVar[bool] = True
+    """Whether it is measured after it has carried traffic for a while."""
+    programs: ClassVar[Mapping[str, str]] = {}
+    """The programs that it needs, each with how it is installed."""
+    takes_settings: ClassVar[bool] = True
+    """Whether it has a controller, an initial window and a configuration to set."""
+    clocks: ClassVar[tuple[str, ...]] = ("real",)
+    """Where it runs: "real" in namespaces over the emulator, "virtual" in the simulator."""
+
+    simulated_packet_s: ClassVar[float] = 2.2e-5
+    """Processor time of one of its packets in virtual time, for estimates; `make bench` measures it."""
+
+    def require(self) -> None:
+        """Raise unless it is installed; the error says how to install it."""
+        for program, remedy in self.programs.items():
+            if shutil.which(program) is None:
+                raise MissingCapabilityError(f"{self.name} needs {program}, which is not installed: {remedy}")
+
+    @abstractmethod
+    def start(self, path: Topology, settings: Settings) -> None:
+        """Start it; it carries traffic when this returns. The path stops what was started through it."""
+
+    @abstractmethod
+    def address_at_server(self) -> str:
+        """The address from which the server sees the client when the system is in the path."""
+
+    def show_in_path(self, path: Topology) -> str:
+        """Evidence that the client's traffic goes through it: the address seen by the server; raise without."""
+        seen = address_seen_by_server(path)
+        wanted = self.address_at_server()
+        if seen != wanted:
+            raise NotInPathError(
+                f"{self.name} is not in the path: the server sees {seen}, and {wanted} where it is; see its log in"
+                f" {path.directory}"
+            )
+        return seen
+
+    def crossed(self, link: Link) -> Link:
+        """The part of a link that its flows cross: all of it, where it does not say otherwise."""
+        return link
+
+    def simulation(self, _request: Simulation) -> dict[str, Any]:
+        """The plan, for `bentpipe sim`, of a run in virtual time."""
+        raise UnsupportedError(f"{self.name} does not run in virtual time")
+
+    def stop(self, path: Topology) -> None:
+        """Stop it, in order; what it keeps when it ends well is on disk afterwards."""
+        path.stop_system()

@@ -1,0 +1,1 @@
+"""Programs that workloads drive inside the client's namespace."""

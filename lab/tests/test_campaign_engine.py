@@ -1,0 +1,306 @@
+"""Campaigns in virtual time: interrupted, distributed and short of room, they give the same bytes."""
+
+import contextlib
+import errno
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from bentpipe_lab.campaign import commands, directory, engine, journal, simulate, store
+from bentpipe_lab.campaign.progress import Progress
+from bentpipe_lab.errors import CampaignError, DiskFullError, LabError, PlanError, UnknownNameError
+from bentpipe_lab.records.verdict import Verdict
+
+SMALL = """\
+name = "small"
+repetitions = 2
+sample_every = "100 ms"
+[axes]
+scenario = ["geo", "leo"]
+system = "quic"
+workload = ["first byte", "download 2 MB"]
+controller = ["cubic", "satellite"]
+"""
+LONGER = """\
+name = "longer"
+repetitions = 3
+[axes]
+scenario = "leo"
+system = "bentpipe"
+workload = ["first byte", "download 2 MB"]
+controller = ["cubic", "satellite", "bbr3"]
+"scenario.forward.loss" = ["0 %", "0.1 %"]
+"""
+PATIENCE_S = 120
+
+
+def begun(tmp_path: Path, text: str, name: str = "campaign") -> directory.Campaign:
+    file = tmp_path / f"{name}.toml"
+    file.write_text(text)
+    plan, expansion = commands.prepared(file)
+    return directory.begin(plan, expansion, tmp_path / name, None)
+
+
+def execute(campaign: directory.Campaign, scheduler: str | None = None) -> engine.Ending:
+    return engine.execute(campaign, Progress(Console(file=io.StringIO())), scheduler)
+
+
+def kept(campaign: directory.Campaign) -> dict[str, bytes]:
+    """Every file of every run but where, when and by whom it was done."""
+    runs = Path(campaign.store_url)
+    return {
+        str(path.relative_to(runs)): path.read_bytes()
+        for path in runs.rglob("*.json*")
+        if path.is_file() and path.name != store.PROVENANCE
+    }
+
+
+def noted(campaign: directory.Campaign) -> Counter[tuple[str, int, int]]:
+    events = journal.read(campaign.directory / directory.JOURNAL)
+    return Counter(
+        (event["point"], event["repetition"], event["attempt"]) for event in events if event["event"] == "run"
+    )
+
+
+@contextlib.contextmanager
+def program(*arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
+    child = subprocess.Popen(
+        [sys.executable, "-m", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+
+
+def until(what: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    campaign = begun(tmp_path_factory.mktemp("uninterrupted"), LONGER)
+    assert execute(campaign) is engine.Ending.DONE
+    return kept(campaign)
+
+
+def test_a_campaign_is_done_and_is_never_begun_over(tmp_path: Path) -> None:
+    campaign = begun(tmp_path, SMALL)
+    assert execute(campaign) is engine.Ending.DONE
+    assert len(noted(campaign)) == 16
+    assert set(noted(campaign).values()) == {1}
+    assert {done.verdict for done in campaign.state().done.values()} == {"ok"}
+    results = [json.loads(text) for name, text in kept(campaign).items() if name.endswith(store.RESULT)]
+    assert all(result["seconds"] >= result["bound_s"] for result in results)
+    with pytest.raises(CampaignError, match="holds a campaign that was begun: `bentpipe-lab resume"):
+        commands.run(tmp_path / "campaign.toml", campaign.directory, None, None, Console(file=io.StringIO()))
+
+
+def test_everything_that_is_needed_to_repeat_it_is_kept(tmp_path: Path) -> None:
+    campaign = begun(tmp_path, SMALL)
+    execute(campaign)
+    provenance = json.loads((campaign.directory / directory.PROVENANCE).read_text())
+    assert {"revision", "binary_sha256", "machine", "versions", "sysctls", "command", "plan_sha256"} <= set(provenance)
+    run = json.loads(next(Path(campaign.store_url).rglob(store.PROVENANCE)).read_text())
+    assert {"began", "took_s", "host", "load", "command", "seed", "plan", "binary_sha256"} <= set(run)
+
+
+def test_a_controller_that_nobody_has_is_told_before_anything_starts(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.toml"
+    file.write_text(SMALL.replace('"satellite"', '"satelite"'))
+    with pytest.raises(PlanError, match='controller "satelite" is unknown; there are satellite'):
+        commands.run(file, tmp_path / "out", None, None, Console(file=io.StringIO()))
+    assert not (tmp_path / "out").exists()
+
+
+def test_killed_it_loses_what_was_in_flight_and_goes_on_to_the_same_bytes(
+    tmp_path: Path, uninterrupted: dict[str, bytes]
+) -> None:
+    campaign = begun(tmp_path, LONGER)
+    with program("bentpipe_lab", "resume", str(campaign.directory)) as child:
+        until(lambda: noted(campaign) or child.poll() is not None)
+        assert child.poll() is None
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+    before = kept(campaign)
+    assert 0 < sum(noted(campaign).values()) < 36
+    assert execute(campaign) is engine.Ending.DONE
+    assert kept(campaign) == uninterrupted
+    assert before.items() <= kept(campaign).items()
+    assert set(noted(campaign).values()) == {1}
+
+
+def test_interrupted_it_ends_in_order_and_can_be_resumed(tmp_path: Path, uninterrupted: dict[str, bytes]) -> None:
+    campaign = begun(tmp_path, LONGER)
+    with program("bentpipe_lab", "resume", str(campaign.directory)) as child:
+        until(lambda: noted(campaign) or child.poll() is not None)
+        with pytest.raises(CampaignError, match="being worked on by another process"):
+            execute(campaign)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(PATIENCE_S) == 130
+    assert not campaign.running()
+    assert execute(campaign) is engine.Ending.DONE
+    assert kept(campaign) == uninterrupted
+
+
+def test_paused_it_stops_and_can_be_resumed(tmp_path: Path, uninterrupted: dict[str, bytes]) -> None:
+    campaign = begun(tmp_path, LONGER)
+    endings: list[int] = []
+    with program("bentpipe_lab", "resume", str(campaign.directory)) as child:
+        until(lambda: noted(campaign) or child.poll() is not None)
+        commands.pause(campaign.directory, Console(file=io.StringIO()))
+        endings.append(child.wait(PATIENCE_S))
+    assert endings == [0]
+    assert campaign.state().paused
+    assert sum(noted(campaign).values()) < 36
+    assert execute(campaign) is engine.Ending.DONE
+    assert kept(campaign) == uninterrupted
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path) -> Iterator[str]:
+    file = tmp_path / "scheduler.json"
+    address = ("--host", "127.0.0.1", "--port", "0")
+    with program("distributed.cli.dask_scheduler", *address, "--no-dashboard", "--scheduler-file", str(file)):
+        until(file.exists)
+        yield json.loads(file.read_text())["address"]
+
+
+def worker(scheduler: str) -> contextlib.AbstractContextManager["subprocess.Popen[bytes]"]:
+    return program("distributed.cli.dask_worker", scheduler, "--nthreads", "1", "--no-nanny", "--no-dashboard")
+
+
+def test_a_scheduler_and_two_workers_give_the_same_bytes_and_a_killed_one_costs_what_it_had_in_flight(
+    tmp_path: Path, scheduler: str, uninterrupted: dict[str, bytes]
+) -> None:
+    campaign = begun(tmp_path, LONGER)
+    with worker(scheduler) as first, worker(scheduler), program_of(campaign, scheduler) as coordinator:
+        until(lambda: noted(campaign) or coordinator.poll() is not None)
+        os.kill(first.pid, signal.SIGKILL)
+        first.wait()
+        assert coordinator.wait(PATIENCE_S) == 0
+    assert kept(campaign) == uninterrupted
+    assert set(noted(campaign).values()) == {1}
+    hosts = {json.loads(path.read_text())["host"] for path in Path(campaign.store_url).rglob(store.PROVENANCE)}
+    assert hosts
+
+
+def program_of(
+    campaign: directory.Campaign, scheduler: str
+) -> contextlib.AbstractContextManager["subprocess.Popen[bytes]"]:
+    return program("bentpipe_lab", "resume", str(campaign.directory), "--scheduler", scheduler)
+
+
+def test_no_scheduler_is_told(tmp_path: Path) -> None:
+    campaign = begun(tmp_path, SMALL)
+    with pytest.raises(LabError, match=r"no Dask scheduler answers at tcp://127.0.0.1:1"):
+        execute(campaign, "tcp://127.0.0.1:1")
+
+
+def test_a_full_disk_loses_nothing_that_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uninterrupted: dict[str, bytes]
+) -> None:
+    campaign = begun(tmp_path, LONGER)
+    room = [10]
+    whole = store.Store.put
+
+    def put(self: store.Store, run: Any, files: Any) -> None:
+        room[0] -= 1
+        if room[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        whole(self, run, files)
+
+    def refusing(self: store.Store, run: Any, files: Any) -> None:
+        with store._disk_full("here"):
+            put(self, run, files)
+
+    monkeypatch.setattr(store.Store, "put", refusing)
+    with pytest.raises(DiskFullError, match="no room at here: what was measured before is kept"):
+        execute(campaign)
+    monkeypatch.setattr(store.Store, "put", whole)
+    assert sum(name.endswith(store.RESULT) for name in kept(campaign)) == 10
+    assert execute(campaign) is engine.Ending.DONE
+    assert kept(campaign) == uninterrupted
+
+
+def test_runs_are_tried_again_by_verdict(tmp_path: Path) -> None:
+    campaign = begun(tmp_path, SMALL.replace("repetitions = 2", "repetitions = 1\ntimeout = 1.5"))
+    execute(campaign)
+    verdicts = campaign.state().verdicts()
+    assert verdicts[Verdict.STALLED] > 0
+    out = Console(file=io.StringIO())
+    assert commands.retry(campaign.directory, ("stalled",), None, out) == 0
+    assert campaign.state().verdicts() == verdicts
+    assert sum(attempt == 2 for _, _, attempt in noted(campaign)) == verdicts[Verdict.STALLED]
+    with pytest.raises(UnknownNameError, match="no verdict 'staled'; did you mean 'stalled'"):
+        commands.retry(campaign.directory, ("staled",), None, out)
+    with pytest.raises(CampaignError, match=r"no run .* ended with refused"):
+        commands.retry(campaign.directory, ("refused",), None, out)
+
+
+def test_a_point_that_breaks_the_simulator_costs_no_other_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign = begun(tmp_path, SMALL)
+    whole = simulate.execute
+
+    def breaking(unit: Any, *further: Any) -> Any:
+        if any("cubic" in name and name.startswith("geo") for name in unit.points):
+            raise ChildProcessError("it died")
+        return whole(unit, *further)
+
+    monkeypatch.setattr(simulate, "execute", breaking)
+    assert execute(campaign) is engine.Ending.DONE
+    assert campaign.state().verdicts() == {"ok": 12, "failed": 4}
+    result = next(json.loads(text) for name, text in kept(campaign).items() if b'"failed"' in text)
+    assert result["detail"] == "ChildProcessError: it died"
+
+
+def test_repetitions_go_on_until_the_interval_is_narrow(tmp_path: Path) -> None:
+    text = SMALL.replace("repetitions = 2", 'repetitions = { least = 3, most = 6, until = "0.0001 %" }').replace(
+        'workload = ["first byte", "download 2 MB"]',
+        'workload = "download 2 MB"\n"scenario.forward.loss" = "1 %"',
+    )
+    campaign = begun(tmp_path, text)
+    execute(campaign)
+    assert {
+        name: count for name, count in Counter(point for point, _, _ in noted(campaign)).items() if count != 6
+    } == {}
+    wide = begun(tmp_path, text.replace("0.0001 %", "10000 %"), "wide")
+    execute(wide)
+    assert set(Counter(point for point, _, _ in noted(wide)).values()) == {3}
+
+
+def test_a_pause_window_holds_everything_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign = begun(tmp_path, SMALL)
+    looked = threading.Event()
+    looks: list[bool] = []
+
+    def waiting(_self: engine.Engine) -> bool:
+        looks.append(not looked.is_set())
+        if len(looks) > 3:
+            looked.set()
+        return looks[-1]
+
+    monkeypatch.setattr(engine.Engine, "_in_pause_window", waiting)
+    assert execute(campaign) is engine.Ending.DONE
+    assert looks[:4] == [True] * 4

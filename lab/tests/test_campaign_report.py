@@ -1,0 +1,301 @@
+"""A campaign's tables, analysis and report, from runs that are made up."""
+
+import io
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import duckdb
+import polars as pl
+import pytest
+from rich.console import Console
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+
+from bentpipe_lab.analysis import campaign as analysis
+from bentpipe_lab.campaign import directory, plan, points
+from bentpipe_lab.campaign.store import PROVENANCE, RESULT, SAMPLES
+from bentpipe_lab.campaign.unit import Run
+from bentpipe_lab.errors import CampaignError, UnknownNameError
+from bentpipe_lab.net.link import Link
+from bentpipe_lab.net.topology import Topology
+from bentpipe_lab.records import tables
+from bentpipe_lab.records.sample import Outcome
+from bentpipe_lab.report import campaign as report
+from bentpipe_lab.report import commands
+from bentpipe_lab.systems import SYSTEMS
+from bentpipe_lab.systems.contract import Settings, System
+from bentpipe_lab.workloads import WORKLOADS
+from bentpipe_lab.workloads.contract import Workload
+
+TEXT = """\
+name = "made-up"
+source = "<script>alert('nobody')</script>"
+clock = "real"
+repetitions = 8
+[axes]
+scenario = ["geo", "leo"]
+system = ["direct", "bentpipe"]
+workload = ["first byte", "page HTTP/2"]
+controller = ["satellite", "cubic"]
+"scenario.forward.loss" = ["0.01 %", "0.1 %", "1 %"]
+"""
+WIDTHS = (1280, 390)
+
+
+def made_up(directory_: Path, text: str = TEXT, *, factor: float = 1.0, samples: int = 20) -> directory.Campaign:
+    """A campaign whose runs took as long as their bounds and a little more, with one of each kind of trouble."""
+    its_plan = plan.parse(text, directory_.parent)
+    campaign = directory.begin(its_plan, points.expand(its_plan), directory_, None)
+    store = campaign.store
+    for place, point in enumerate(campaign.points()):
+        for repetition in range(1, its_plan.repetitions.least + 1):
+            slow = {"direct": 2.0}.get(point["system"], 1.2) * factor
+            seconds = point["bound_s"] * (slow + 0.01 * repetition + 0.002 * (place % 5))
+            verdict, detail = "ok", ""
+            if repetition == 2 and place % 4 == 0:
+                verdict, detail = "stalled", "curl 28 at byte 5 of 10: <b>nothing</b> " + "any more " * 20
+            if repetition == 3 and place % 4 == 1:
+                put(store, point, Run(point["id"], repetition, 1), "emulator late", "p99.9 is 4 ms", 99.0, 0)
+                put(store, point, Run(point["id"], repetition, 2), verdict, detail, seconds, samples)
+                continue
+            put(store, point, Run(point["id"], repetition, 1), verdict, detail, seconds, samples)
+    return campaign
+
+
+def put(store: Any, point: Mapping[str, Any], run: Run, verdict: str, detail: str, seconds: float, count: int) -> None:
+    result = {
+        "schema": "bentpipe/lab/run/1", "point": run.point, "repetition": run.repetition, "attempt": run.attempt,
+        "verdict": verdict, "detail": detail, "seconds": seconds if verdict in ("ok", "emulator late") else None,
+        "bytes_received": 2_000_000, "bound_s": point["bound_s"],
+    }  # fmt: skip
+    samples = [
+        {
+            "at_s": step * seconds / count, "received_bytes": step * 2_000_000 // count,
+            "window_bytes": 1000 * step, "rtt_s": 0.6,
+        }
+        for step in range(count)
+    ]  # fmt: skip
+    lines = "".join(f"{json.dumps(sample)}\n" for sample in samples)
+    store.put(run, {RESULT: json.dumps(result), SAMPLES: lines, PROVENANCE: "{}"})
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> directory.Campaign:
+    made = made_up(tmp_path_factory.mktemp("reported") / "campaign")
+    report.write(made)
+    return made
+
+
+def test_late_attempts_count_nowhere_and_failures_are_not_averaged(campaign: directory.Campaign) -> None:
+    rows = analysis.rows(tables.read(campaign.directory))
+    assert len(rows) == 36, "direct has no controller"
+    assert sum(row.late for row in rows) == 9
+    assert sum(row.verdicts.get("stalled", 0) for row in rows) == 9
+    assert {row.n_total for row in rows} == {8}
+    assert all(row.x_bound is not None and 1 < row.x_bound < 2.2 for row in rows)
+    assert {len(row.censored) for row in rows} == {0, 1}
+
+
+def test_systems_are_compared_with_direct_over_the_same_link(campaign: directory.Campaign) -> None:
+    beside = analysis.beside(analysis.rows(tables.read(campaign.directory)))
+    assert len(beside) == 24
+    assert {each.reference.variant for each in beside} == {"direct"}
+    assert all(each.reference.setting == each.row.setting for each in beside)
+    assert all(each.comparison.effect == -1 and each.comparison.ratio < 0.7 for each in beside)
+
+
+def test_the_same_runs_give_the_same_tables(campaign: directory.Campaign) -> None:
+    before = [path.read_bytes() for path in tables.write(campaign)]
+    assert [path.read_bytes() for path in tables.write(campaign)] == before
+
+
+def test_figures_come_with_their_data_and_can_be_drawn_without_the_runs(
+    campaign: directory.Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directory.Campaign, "store", property(lambda _: pytest.fail("a run was read")))
+    page = report.draw(campaign)
+    drawings = sorted(path.stem for path in (page.parent / report.FIGURES).iterdir())
+    assert any(name.startswith("medians") for name in drawings)
+    assert "sweep-scenario-forward-loss" in drawings
+    for name in drawings:
+        assert pl.read_csv(page.parent / report.DATA / f"{name}.csv").height > 1
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Chrome]:
+    options = webdriver.ChromeOptions()
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.binary_location = "/usr/bin/chromium"
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_page_fits_every_screen(campaign: directory.Campaign, browser: webdriver.Chrome, width: int) -> None:
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    page = (campaign.directory / directory.REPORT / report.PAGE).absolute()
+    browser.get(page.as_uri())
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert browser.execute_script("return innerWidth") == width
+    outside = browser.execute_script(
+        "return [...document.querySelectorAll('main *')].filter((e) => !e.closest('.scroll, pre, svg, details')"
+        " && e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML.slice(0, 80))"
+    )
+    assert outside == []
+    log: list[dict[str, str]] = browser.get_log("browser")  # type: ignore[no-untyped-call]
+    assert [entry for entry in log if entry["level"] == "SEVERE"] == []
+    for figure in browser.find_elements(By.CSS_SELECTOR, "figure > .scroll > svg"):
+        assert figure.get_attribute("aria-label")
+    heads = len(browser.find_elements(By.CSS_SELECTOR, "#points-table thead th"))
+    cells = browser.execute_script(
+        "return [...document.querySelectorAll('#points-table tbody tr')].map((r) => r.cells.length)"
+    )
+    assert set(cells) == {heads}
+    assert len(cells) == 36
+
+
+def test_the_table_can_be_filtered_and_sorted(campaign: directory.Campaign, browser: webdriver.Chrome) -> None:
+    browser.get((campaign.directory / directory.REPORT / report.PAGE).absolute().as_uri())
+    browser.find_element(By.CSS_SELECTOR, "input[type=search]").send_keys("leo cubic")
+    shown = [row for row in browser.find_elements(By.CSS_SELECTOR, "#points-table tbody tr") if row.is_displayed()]
+    assert len(shown) == 6
+    heads = browser.find_elements(By.CSS_SELECTOR, "#points-table thead th")
+    place = [head.text for head in heads].index("x bound")
+    browser.execute_script("arguments[0].click()", heads[place].find_element(By.TAG_NAME, "button"))
+    values = browser.execute_script(
+        "return [...document.querySelectorAll('#points-table tbody tr')]"
+        f".map((row) => parseFloat(row.cells[{place}].textContent))"
+    )
+    assert values == sorted(values)
+
+
+def test_nothing_that_was_measured_is_markup_and_everything_is_said(campaign: directory.Campaign) -> None:
+    page = (campaign.directory / directory.REPORT / report.PAGE).read_text()
+    assert "<script>alert" not in page
+    assert "&lt;b&gt;nothing" in page
+    provenance = json.loads((campaign.directory / directory.PROVENANCE).read_text())
+    for needed in (provenance["revision"], provenance["machine"]["kernel"], provenance["begun"], campaign.store_url):
+        assert needed in page
+    assert 'class="differs"' in page, "24 comparisons without overlap"
+
+
+def test_a_comparison_that_is_not_clear_is_not_shown_as_clear(tmp_path: Path) -> None:
+    text = TEXT.replace("repetitions = 8", "repetitions = 2").replace('["satellite", "cubic"]', '"cubic"')
+    made = made_up(tmp_path / "few", text, samples=0)
+    assert 'class="differs"' not in report.write(made).read_text()
+
+
+def test_a_campaign_without_a_run_that_ended_well_has_a_report(tmp_path: Path) -> None:
+    its_plan = plan.parse(TEXT, tmp_path)
+    made = directory.begin(its_plan, points.expand(its_plan), tmp_path / "empty", None)
+    page = report.write(made).read_text()
+    assert "36 points" in page
+    first = made.points()[0]
+    put(made.store, first, Run(first["id"], 1, 1), "program missing", "curl is not installed", 0.0, 0)
+    assert "curl is not installed" in report.write(made).read_text()
+
+
+def test_campaigns_are_compared_point_by_point(tmp_path: Path, campaign: directory.Campaign) -> None:
+    slower = made_up(tmp_path / "slower", factor=1.5, samples=0)
+    out = io.StringIO()
+    commands.compare(campaign.directory, slower.directory, Console(file=out, width=200))
+    assert "36 points in common; 36 differ" in out.getvalue()
+    other = made_up(tmp_path / "other", TEXT.replace('"geo", "leo"', '"meo"'), samples=0)
+    with pytest.raises(CampaignError, match="no point in common"):
+        commands.compare(campaign.directory, other.directory, Console(file=out))
+
+
+@pytest.mark.parametrize("form", commands.FORMATS)
+def test_exports_hold_every_attempt_and_every_sample(campaign: directory.Campaign, tmp_path: Path, form: str) -> None:
+    commands.export(campaign.directory, form, tmp_path, Console(file=io.StringIO()))
+    match form:
+        case "csv":
+            counts = [pl.read_csv(tmp_path / f"{name}.csv").height for name in ("runs", "samples")]
+        case "parquet":
+            counts = [pl.read_parquet(tmp_path / f"{name}.parquet").height for name in ("runs", "samples")]
+        case _:
+            with duckdb.connect(str(tmp_path / "made-up.duckdb")) as base:
+                counts = [len(base.table(name).fetchall()) for name in ("runs", "samples")]
+    assert counts == [36 * 8 + 9, 36 * 8 * 20]
+
+
+def test_an_unknown_format_is_told(campaign: directory.Campaign, tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="no format 'duck'; did you mean 'duckdb'"):
+        commands.export(campaign.directory, "duck", tmp_path, Console(file=io.StringIO()))
+
+
+class Toy(Workload):
+    name = "toy page"
+    measures = "time to the toy's end"
+
+    def run(self, path: Topology) -> Outcome:
+        raise NotImplementedError
+
+    def bound_s(self, link: Link) -> float:
+        return 3 * link.path_rtt_s
+
+
+class ToySystem(System):
+    name = "toy tunnel"
+    label = "a toy of a tunnel"
+    colour = "#123456"
+    pale = "#abcdef"
+    programs: ClassVar[Mapping[str, str]] = {"toy": "apt-get install toy"}
+
+    def start(self, path: Topology, settings: Settings) -> None:
+        raise NotImplementedError
+
+    def address_at_server(self) -> str:
+        raise NotImplementedError
+
+
+def test_a_toy_workload_and_a_toy_system_appear_in_plan_tables_figures_and_report(tmp_path: Path) -> None:
+    text = TEXT.replace('"direct", "bentpipe"', '"direct", "toy tunnel"').replace("page HTTP/2", "toy page")
+    with WORKLOADS.added(Toy), SYSTEMS.added(ToySystem):
+        made = made_up(tmp_path / "toy", text)
+        assert {point["workload"] for point in made.points()} == {"first byte", "toy page"}
+        page = report.write(made)
+        written = page.read_text()
+        assert "a toy of a tunnel" in written
+        assert "time to the toy&#39;s end" in written
+        drawings = "".join(path.read_text() for path in (page.parent / report.FIGURES).iterdir())
+        assert "toy tunnel satellite, geo, toy page" in drawings
+
+
+CHILD = """
+import resource, sys, time
+from pathlib import Path
+from bentpipe_lab.campaign import directory
+from bentpipe_lab.report import campaign as report
+began = time.monotonic()
+report.write(directory.opened(Path(sys.argv[1])))
+print(time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+def test_ten_thousand_runs_are_analysed_and_reported_within_their_limits(tmp_path: Path) -> None:
+    """60 s and 2 GB; processor time counts, so that what else the machine does does not."""
+    text = TEXT.replace('["0.01 %", "0.1 %", "1 %"]', '{ from = "0.01 %", to = "1 %", steps = 14 }')
+    made = made_up(tmp_path / "many", text.replace("repetitions = 8", "repetitions = 80"), samples=40)
+    assert len(list(made.store.complete())) >= 10_000
+    began = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, str(made.directory)], capture_output=True, text=True, check=True
+    )
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime
+    mib = float(done.stdout.split()[1])
+    print(f"{spent:.1f} s of processor time, {done.stdout.split()[0]} s, {mib:.0f} MiB")
+    assert spent < 60
+    assert mib < 2048
