@@ -36,6 +36,10 @@ pub struct PlanFile {
     pub sample_every: Span,
     /// The link that all cross.
     pub link: Scenario,
+    /// Links between that and the terminals: the first flow crosses the first, the next the
+    /// next, in turn. For flows with different round trips over one bottleneck.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub access: Vec<Scenario>,
     /// What changes on it.
     #[serde(default)]
     pub change: Vec<ChangeFile>,
@@ -44,6 +48,9 @@ pub struct PlanFile {
     /// Flows alike that run beside each other.
     #[serde(default = "one")]
     pub flows: u64,
+    /// Each begins so much later than the one before.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub stagger: Span,
     /// One more flow with this controller beside them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<Selection>,
@@ -60,6 +67,12 @@ pub struct FlowFile {
     /// What is fetched; without it as much as goes until the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Bytes>,
+    /// So often, one after the other over the same connection.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub requests: u64,
+    /// Idle time between the end of one and the request of the next.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pause: Span,
     /// Carried before, over the same connection, which is then idle for `idle`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm: Option<Bytes>,
@@ -96,6 +109,14 @@ fn one() -> u64 {
     1
 }
 
+fn is_one(count: &u64) -> bool {
+    *count == 1
+}
+
+fn is_zero(span: &Span) -> bool {
+    *span == Span::ZERO
+}
+
 fn second() -> Span {
     Span::from_millis(1000)
 }
@@ -108,6 +129,8 @@ fn packet() -> u16 {
     1472
 }
 
+/// Requests of one flow; each has its record.
+const MOST_REQUESTS: u64 = 100_000;
 /// More than any plan carries: 10^15 bytes.
 const ENDLESS: Bytes = Bytes::new(1_000_000_000_000_000);
 
@@ -118,6 +141,9 @@ impl PlanFile {
         let mut file = Self::deserialize(reader).map_err(|error| Problem::syntax(text, error))?;
         let wrong = |field: &str, why: String| Err(problem(text, point, field, why));
         file.link = resolve(text, point, "link", &file.link, beside)?;
+        for (number, link) in file.access.iter_mut().enumerate() {
+            *link = resolve(text, point, &format!("access.{number}"), link, beside)?;
+        }
         if let Some(to) = &mut file.r#move {
             to.link = resolve(text, point, "move.link", &to.link, beside)?;
         }
@@ -130,6 +156,15 @@ impl PlanFile {
         if file.flow.bytes.is_some_and(|bytes| bytes.as_u64() == 0) {
             let why = "nothing to fetch; leave it out to fetch until the end";
             return wrong("flow.bytes", why.into());
+        }
+        if !(1..=MOST_REQUESTS).contains(&file.flow.requests) {
+            let requests = file.flow.requests;
+            let why = format!("{requests} requests: give 1 to {MOST_REQUESTS}");
+            return wrong("flow.requests", why);
+        }
+        if file.flow.requests > 1 && file.flow.bytes.is_none() {
+            let why = "the first request has no end; give bytes, like bytes = \"100 kB\"";
+            return wrong("flow.requests", why.into());
         }
         if let Some(after) = file.flow.ack_after
             && after > 1_000
@@ -165,10 +200,11 @@ impl PlanFile {
         transport.ack_after = self.flow.ack_after;
         transport.packet = self.flow.packet;
         let bytes = self.flow.bytes.unwrap_or(ENDLESS);
-        let transfers = match self.flow.warm {
-            None => vec![Transfer::now(bytes)],
-            Some(warm) => vec![Transfer::now(warm), Transfer::after(self.flow.idle, bytes)],
-        };
+        let mut transfers: Vec<_> = self.flow.warm.map(Transfer::now).into_iter().collect();
+        let idle = self.flow.warm.map_or(Span::ZERO, |_| self.flow.idle);
+        transfers.push(Transfer::after(idle, bytes));
+        let again = Transfer::after(self.flow.pause, bytes);
+        transfers.extend((1..self.flow.requests).map(|_| again));
         let mut flow = FlowPlan::new(transport, transfers);
         flow.granularity = self.flow.granularity;
         let link = LinkPlan::of(&self.link);
@@ -189,12 +225,35 @@ impl PlanFile {
             flow.transport.settings.controller = controller;
             flows.push(flow);
         }
+        for (number, flow) in (0..).zip(&mut flows) {
+            flow.start = Span::from_nanos(self.stagger.as_nanos().saturating_mul(number));
+        }
+        self.add_access(&mut links, &mut flows);
         Plan {
             seed,
             links,
             nodes: Nodes::Quic(flows),
             until: self.until,
             sample_every: self.sample_every,
+        }
+    }
+}
+
+impl PlanFile {
+    /// Puts each flow behind its access link, if there are any.
+    fn add_access(&self, links: &mut Vec<LinkPlan>, flows: &mut [FlowPlan]) {
+        let first = links.len();
+        links.extend(self.access.iter().map(LinkPlan::of));
+        let turns = self.access.iter().enumerate().cycle();
+        for (flow, (number, access)) in flows.iter_mut().zip(turns) {
+            let paths = flow.moves.iter_mut().map(|to| &mut to.path);
+            for path in paths.chain([&mut flow.path]) {
+                path.push(first + number);
+            }
+            let settings = &mut flow.transport.settings;
+            if self.flow.initial_rtt.is_none() {
+                settings.initial_rtt = settings.initial_rtt + access.satellite_rtt();
+            }
         }
     }
 }
@@ -259,6 +318,7 @@ fn named(error: &PlanError) -> String {
         PlanError::Endless(_) => "until".into(),
         PlanError::TooManySamples { .. } => "sample_every".into(),
         PlanError::NoRate(_) => "change".into(),
+        PlanError::NeverStarts { .. } => "stagger".into(),
         PlanError::Granularity { .. } => "flow.granularity".into(),
         PlanError::Controller {
             error: ChoiceError::Range { parameter, .. },
@@ -357,6 +417,21 @@ bytes = "2 MB"
                 "line 9: flow.ack_after: 2000 packets",
             ),
             (
+                "until",
+                "flows = 3\nstagger = \"5 s\"\nuntil",
+                "line 3: stagger: flows[2] would start at 10 s, but the run ends at 10 s",
+            ),
+            (
+                "bytes = \"2 MB\"",
+                "requests = 2",
+                "line 9: flow.requests: the first request has no end",
+            ),
+            (
+                "[flow]",
+                "[[access]]\nname = \"a\"\nforward = { rate = \"1 Mbit/s\", delay = \"1 ms\", queue = \"5 B\" }\nreturn = { rate = \"1 Mbit/s\", delay = \"1 ms\", queue = \"9 kB\" }\n[flow]",
+                "line 7: access.0.forward.queue: \"5 B\": too small",
+            ),
+            (
                 "bytes",
                 "packet = 9000\nbytes",
                 "line 9: flow.packet: 9000 bytes",
@@ -415,5 +490,43 @@ bytes = "2 MB"
         let text = text.replace("30 d", "2592000 s");
         let error = read(&text).expect_err("2.6 thousand million samples");
         assert!(error.contains("give at least 259.2 ms"), "{error}");
+    }
+
+    /// Two flows with requests and pauses, one 5 s after the other, with 100 ms and 300 ms of
+    /// round trip more than the link that they share, whose packets are held now and then.
+    #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the QUIC library wants some instant; no result depends on it"
+    )]
+    fn flows_come_one_by_one_over_paths_of_their_own() {
+        let access = |delay: &str| {
+            let direction =
+                format!("{{ rate = \"100 Mbit/s\", delay = \"{delay}\", queue = \"1 MB\" }}");
+            format!("[[access]]\nname = \"access\"\nforward = {direction}\nreturn = {direction}\n")
+        };
+        let text = PLAN
+            .replace("10 s", "60 s\"\nflows = 2\nstagger = \"5 s")
+            .replace("queue = \"0.5 BDP\"", "queue = \"0.5 BDP\", outages = [{ from = \"2 s\", for = \"120 ms\", every = \"3 s\", packets = \"wait\" }]")
+            .replace("[flow]", &format!("{}{}[flow]", access("50 ms"), access("150 ms")))
+            .replace("\"2 MB\"", "\"100 kB\"\nrequests = 3\npause = \"2 s\"");
+        let file = read(&text).expect("a plan").remove(0);
+        let records = bentpipe_sim::Records::of(&file.plan(1), std::time::Instant::now());
+        let transfers = records.expect("a run").transfers;
+        assert_eq!(transfers.len(), 6, "{transfers:?}");
+        for (flow, rtt) in [(0, 0.7), (1, 0.9)] {
+            let mine: Vec<_> = (transfers.iter()).filter(|at| at.flow == flow).collect();
+            assert!(mine[0].begun_ns == 5_000_000_000 * flow as u64, "{mine:?}");
+            for pair in mine.windows(2) {
+                let done = pair[0].done_ns.expect("it is done");
+                assert_eq!(pair[1].asked_ns - done, 2_000_000_000, "{mine:?}");
+            }
+            for transfer in &mine[1..] {
+                let first = transfer.first_byte_ns.expect("it is done") - transfer.asked_ns;
+                let first = first as f64 / 1e9;
+                // Held for 120 ms at most, once on the way there and once back.
+                assert!((rtt..rtt + 0.25).contains(&first), "{first} s, {mine:?}");
+            }
+        }
     }
 }

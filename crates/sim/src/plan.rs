@@ -114,6 +114,16 @@ pub enum PlanError {
     /// Too many datagrams at once.
     #[error("segments = {0}: give 1 to {most}", most = crate::tunnel::plan::MOST_SEGMENTS)]
     Segments(usize),
+    /// A flow that the run does not live to see.
+    #[error("flows[{flow}] would start at {start}, but the run ends at {until}")]
+    NeverStarts {
+        /// Which.
+        flow: usize,
+        /// When it would start.
+        start: Span,
+        /// When the run ends.
+        until: Span,
+    },
     /// Nothing to run.
     #[error("there is no flow; give at least one")]
     NoFlow,
@@ -142,7 +152,7 @@ impl Plan {
             Nodes::Quic(flows) => {
                 self.check_samples(flows.len())?;
                 self.check_links(flows.iter().map(|flow| (&flow.path, &flow.moves)))?;
-                crate::quic::plan::check(flows)
+                crate::quic::plan::check(flows, self.until)
             }
             Nodes::Tunnel(tunnel) => {
                 if self.sample_every < Span::from_millis(1) {

@@ -351,7 +351,7 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// When it calls; `None`: not at all.
+    /// Is called at `due` and not before; never, if that is nothing.
     pub fn set(&self, due: Option<Time>) {
         self.clock.lock().set(self.place, due);
     }
@@ -372,12 +372,12 @@ impl Drop for Alarm {
 pub struct Timer(Alarm);
 
 impl Timer {
-    /// When it fires; `None`: not at all.
+    /// Fires at `due` and not before; never, if that is nothing.
     pub fn set(&self, due: Option<Time>) {
         self.0.set(due);
     }
 
-    /// Ready once it has fired.
+    /// Whether it has fired since it was set last.
     pub fn poll_fired(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.0.clock.lock();
         let it = &mut state.places[self.0.place];

@@ -5,7 +5,7 @@
 //!
 //! The calls sort into [`Graph::handle_send`] (a host sends a datagram),
 //! [`Graph::poll_arrival`] (take what has come to a host, until `None`) and
-//! [`Graph::poll_timeout`] (call again at that moment). Moments passed to them must not
+//! [`Graph::poll_timeout`] (call again at that turn). Moments passed to them must not
 //! decrease.
 
 use std::cmp::Reverse;
@@ -20,6 +20,7 @@ use bytes::BytesMut;
 use noq::EcnCodepoint;
 
 use crate::plan::{LinkPlan, Towards};
+use crate::timer::{Turn, Turns};
 
 /// IPv4 header (RFC 791) and UDP header (RFC 768).
 pub const IP_UDP: usize = 28;
@@ -33,8 +34,8 @@ pub struct Graph {
     edges: Vec<Edge>,
     /// Edges by the moment at which something happens on them, the earliest on top; an
     /// entry counts if its edge is still set to it.
-    due: BinaryHeap<Reverse<(Time, u64, usize)>>,
-    order: u64,
+    due: BinaryHeap<Reverse<(Turn, usize)>>,
+    turns: Turns,
     /// The edge from which arrivals are being taken.
     open: Option<usize>,
     hosts: Vec<Side>,
@@ -145,8 +146,9 @@ impl Packet for Datagram {
 }
 
 impl Graph {
-    /// A graph of `links` without hosts, in which everything random derives from `seed`.
-    pub fn new(links: &[LinkPlan], seed: u64) -> Self {
+    /// A graph of `links` without hosts, in which everything random derives from `seed`; its
+    /// events take their places among others by `turns`.
+    pub fn new(links: &[LinkPlan], seed: u64, turns: Turns) -> Self {
         let edges = (0..).zip(links).flat_map(|(number, link)| {
             let seeds = Seeds::of_link(seed, number);
             [
@@ -157,7 +159,7 @@ impl Graph {
         Self {
             edges: edges.collect(),
             due: BinaryHeap::new(),
-            order: 0,
+            turns,
             open: None,
             hosts: Vec::new(),
             addresses: BTreeMap::new(),
@@ -242,13 +244,14 @@ impl Graph {
         self.enter(now, datagram);
     }
 
-    /// The next datagram that has come to a host by `now`, and whose it is; call until
+    /// The next datagram that has come to a host by `turn`, and whose it is; call until
     /// `None`.
-    pub fn poll_arrival(&mut self, now: Time) -> Option<(HostId, Datagram)> {
+    pub fn poll_arrival(&mut self, turn: Turn) -> Option<(HostId, Datagram)> {
+        let now = turn.at;
         loop {
             let edge = match self.open {
                 Some(edge) => edge,
-                None => self.pop_due(now)?,
+                None => self.pop_due(turn)?,
             };
             self.open = Some(edge);
             let Some(datagram) = self.edges[edge].leave(now) else {
@@ -267,10 +270,10 @@ impl Graph {
     }
 
     /// When to call [`Self::poll_arrival`] next, if nothing is sent before.
-    pub fn poll_timeout(&mut self) -> Option<Time> {
-        while let Some(&Reverse((at, order, edge))) = self.due.peek() {
-            if self.edges[edge].due == Some((at, order)) {
-                return Some(at);
+    pub fn poll_timeout(&mut self) -> Option<Turn> {
+        while let Some(&Reverse((turn, edge))) = self.due.peek() {
+            if self.edges[edge].due == Some(turn) {
+                return Some(turn);
             }
             self.due.pop();
         }
@@ -303,19 +306,19 @@ impl Graph {
     fn schedule(&mut self, number: usize) {
         let edge = &mut self.edges[number];
         if let Some(at) = edge.direction.poll_timeout()
-            && edge.due.is_none_or(|(set, _)| at < set)
+            && edge.due.is_none_or(|set| at < set.at)
         {
-            self.order += 1;
-            edge.due = Some((at, self.order));
-            self.due.push(Reverse((at, self.order, number)));
+            let turn = self.turns.next(at);
+            edge.due = Some(turn);
+            self.due.push(Reverse((turn, number)));
         }
     }
 
-    fn pop_due(&mut self, now: Time) -> Option<usize> {
-        if self.poll_timeout()? > now {
+    fn pop_due(&mut self, turn: Turn) -> Option<usize> {
+        if self.poll_timeout()? > turn {
             return None;
         }
-        let Reverse((_, _, edge)) = self.due.pop()?;
+        let Reverse((_, edge)) = self.due.pop()?;
         self.edges[edge].due = None;
         Some(edge)
     }
@@ -325,8 +328,8 @@ impl Graph {
 #[derive(Debug)]
 struct Edge {
     direction: Direction<Datagram>,
-    /// The moment that it is in the graph's heap with, and that entry's number.
-    due: Option<(Time, u64)>,
+    /// The turn that it is in the graph's heap with.
+    due: Option<Turn>,
     /// One way, typically.
     delay: Span,
     /// At best.

@@ -17,6 +17,7 @@ use noq::{AsyncUdpSocket, EcnCodepoint, UdpSender, udp};
 use crate::clock::{Alarm, Clock};
 use crate::graph::{Datagram, Graph, HostId};
 use crate::plan::{LinkPlan, Towards};
+use crate::timer::{Turn, Turns};
 
 /// What a socket holds that is not read, payload bytes, as the daemons ask of the kernel.
 const SOCKET_BUFFER: usize = 4 << 20;
@@ -59,7 +60,7 @@ impl Network {
                 clock: clock.clone(),
                 segments,
                 state: Mutex::new(State {
-                    graph: Graph::new(links, seed),
+                    graph: Graph::new(links, seed, Turns::default()),
                     alarm: clock.alarm(move |now| {
                         if let Some(network) = network.upgrade() {
                             lock(&network).receive(now);
@@ -150,12 +151,12 @@ fn lock(inner: &Inner) -> MutexGuard<'_, State> {
 impl State {
     fn send(&mut self, now: Time, host: HostId, datagram: Datagram) {
         self.graph.handle_send(now, host, datagram);
-        self.alarm.set(self.graph.poll_timeout());
+        self.set_alarm();
     }
 
     /// Takes what has arrived by `now` to its socket.
     fn receive(&mut self, now: Time) {
-        while let Some((host, datagram)) = self.graph.poll_arrival(now) {
+        while let Some((host, datagram)) = self.graph.poll_arrival(Turn::last(now)) {
             let Some(socket) = self.sockets.get_mut(&host) else {
                 continue;
             };
@@ -169,7 +170,12 @@ impl State {
                 reader.wake();
             }
         }
-        self.alarm.set(self.graph.poll_timeout());
+        self.set_alarm();
+    }
+
+    fn set_alarm(&mut self) {
+        let next = self.graph.poll_timeout();
+        self.alarm.set(next.map(|turn| turn.at));
     }
 
     fn socket(&mut self, host: HostId) -> &mut Socket {

@@ -79,8 +79,15 @@ impl Transfer {
 }
 
 /// Checks what cannot be seen in one field alone.
-pub(crate) fn check(flows: &[FlowPlan]) -> Result<(), PlanError> {
+pub(crate) fn check(flows: &[FlowPlan], until: Span) -> Result<(), PlanError> {
     for (flow, plan) in flows.iter().enumerate() {
+        if plan.start >= until {
+            return Err(PlanError::NeverStarts {
+                flow,
+                start: plan.start,
+                until,
+            });
+        }
         if plan.granularity > COARSEST {
             return Err(PlanError::Granularity {
                 of: format!("flows[{flow}]."),

@@ -10,7 +10,7 @@ use bentpipe_cc::PathMemory;
 use bentpipe_link::Packet;
 use bentpipe_units::Time;
 use bentpipe_vnet::graph::{Datagram, Graph, HostId};
-use bentpipe_vnet::timer;
+use bentpipe_vnet::timer::{self, Turn, Turns};
 use noq_proto::{ClientConfig, NoneTokenLog, PathId, ServerConfig, ValidationTokenConfig, VarInt};
 
 use super::node::{Node, Program};
@@ -34,8 +34,6 @@ pub(crate) fn run(plan: &Plan, flows: &[FlowPlan], base: Instant, record: &mut d
 enum Wake {
     /// A change of a flow's path.
     Move { flow: usize, index: usize },
-    /// The links.
-    Network,
     /// A node: twice the flow's number, plus one for the terminal.
     Node(usize),
     /// A flow's next transfer.
@@ -49,11 +47,10 @@ struct World<'a> {
     flow_plans: &'a [FlowPlan],
     base: Instant,
     now: Time,
-    queue: BinaryHeap<Reverse<(Time, u64, Wake)>>,
-    order: u64,
+    queue: BinaryHeap<Reverse<(Turn, Wake)>>,
+    turns: Turns,
     /// Its hosts have the nodes' numbers.
     graph: Graph,
-    network_at: Option<Time>,
     hosts: Vec<HostId>,
     nodes: Vec<Node>,
     node_at: Vec<Option<Time>>,
@@ -85,7 +82,8 @@ const TERMINAL: usize = 1;
 
 impl<'a> World<'a> {
     fn new(plan: &'a Plan, flow_plans: &'a [FlowPlan], base: Instant) -> Self {
-        let mut graph = Graph::new(&plan.links, plan.seed);
+        let turns = Turns::default();
+        let mut graph = Graph::new(&plan.links, plan.seed, turns.clone());
         let mut hosts = Vec::new();
         let client_tls = identity::client_tls();
         let server_tls = identity::server_tls();
@@ -135,9 +133,8 @@ impl<'a> World<'a> {
             base,
             now: Time::ZERO,
             queue: BinaryHeap::new(),
-            order: 0,
+            turns,
             graph,
-            network_at: None,
             hosts,
             node_at: vec![None; nodes.len()],
             nodes,
@@ -168,28 +165,35 @@ impl<'a> World<'a> {
 
     fn run_to_end(&mut self) {
         let end = Time::ZERO + self.plan.until;
-        while let Some(Reverse((at, _, wake))) = self.queue.pop() {
-            if at > end || self.flows.iter().all(|flow| flow.finished) {
+        while let Some((turn, wake)) = self.next() {
+            if turn.at > end || self.flows.iter().all(|flow| flow.finished) {
                 break;
             }
-            self.now = self.now.max(at);
+            self.now = self.now.max(turn.at);
             match wake {
-                Wake::Move { flow, index } => self.r#move(flow, index),
-                Wake::Network => {
-                    if self.network_at == Some(at) {
-                        self.network_at = None;
-                        self.receive();
-                    }
-                }
-                Wake::Node(node) => {
-                    if self.node_at[node] == Some(at) {
+                None => self.receive(turn),
+                Some(Wake::Move { flow, index }) => self.r#move(flow, index),
+                Some(Wake::Node(node)) => {
+                    if self.node_at[node] == Some(turn.at) {
                         self.node_at[node] = None;
                         self.drive(node);
                     }
                 }
-                Wake::Request(flow) => self.request(flow),
-                Wake::Sample => self.sample(),
+                Some(Wake::Request(flow)) => self.request(flow),
+                Some(Wake::Sample) => self.sample(),
             }
+        }
+    }
+
+    /// What happens next: one of ours, or something on the links.
+    fn next(&mut self) -> Option<(Turn, Option<Wake>)> {
+        let network = self.graph.poll_timeout();
+        match self.queue.peek() {
+            Some(Reverse((turn, _))) if network.is_none_or(|network| *turn < network) => {
+                let Reverse((turn, wake)) = self.queue.pop()?;
+                Some((turn, Some(wake)))
+            }
+            _ => network.map(|turn| (turn, None)),
         }
     }
 
@@ -234,8 +238,7 @@ impl<'a> World<'a> {
     }
 
     fn wake(&mut self, at: Time, who: Wake) {
-        self.order += 1;
-        self.queue.push(Reverse((at, self.order, who)));
+        self.queue.push(Reverse((self.turns.next(at), who)));
     }
 
     fn instant(&self, at: Time) -> Instant {
@@ -318,7 +321,6 @@ impl<'a> World<'a> {
                 self.graph.handle_send(self.now, self.hosts[node], datagram);
             }
         }
-        self.schedule_network();
         self.record(index);
         self.schedule_node(node);
     }
@@ -369,8 +371,8 @@ impl<'a> World<'a> {
     }
 
     /// Takes what has arrived to its node.
-    fn receive(&mut self) {
-        while let Some((host, datagram)) = self.graph.poll_arrival(self.now) {
+    fn receive(&mut self, turn: Turn) {
+        while let Some((host, datagram)) = self.graph.poll_arrival(turn) {
             let node = host.index();
             if node % 2 == TERMINAL {
                 let waited = datagram.queued.as_nanos();
@@ -384,16 +386,6 @@ impl<'a> World<'a> {
             let now = self.instant(self.now);
             self.nodes[node].handle_datagram(now, datagram.from, datagram.ecn, datagram.payload);
             self.drive(node);
-        }
-        self.schedule_network();
-    }
-
-    fn schedule_network(&mut self) {
-        if let Some(at) = self.graph.poll_timeout()
-            && self.network_at.is_none_or(|set| at < set)
-        {
-            self.network_at = Some(at);
-            self.wake(at, Wake::Network);
         }
     }
 
