@@ -280,45 +280,6 @@ fn a_reader_that_stalls_does_not_stop_the_others_and_loses_nothing() {
     });
 }
 
-#[test]
-fn too_many_stalled_readers_cost_the_oldest_its_place() {
-    in_virtual_time(async |clock| {
-        let setup = Setup {
-            scenario: link("20 ms"),
-            ..small_windows()
-        };
-        let (window, most) = (
-            usize::try_from(setup.transport.flow_window()).unwrap(),
-            setup.transport.max_stalled_flows(),
-        );
-        let world = setup.start(&clock);
-        let mut origin = world.internet.serve(ORIGIN);
-        world.warm().await;
-        let mut stalled = Vec::new();
-        for _ in 0..=most {
-            let mut application = world.connect(ORIGIN);
-            application.write_all(b"s").await.unwrap();
-            let mut source = accept(&mut origin).await;
-            tokio::spawn(async move {
-                let _ = source.write_all(&pattern(window * 3)).await;
-                std::future::pending::<()>().await;
-            });
-            stalled.push(application);
-            tokio::time::sleep(Duration::from_secs(15)).await;
-        }
-        tokio::time::sleep(Duration::from_secs(30)).await;
-        let mut first = stalled.remove(0);
-        expect_reset(&mut first).await;
-        let mut byte = [0];
-        for application in &mut stalled {
-            application
-                .read_exact(&mut byte)
-                .await
-                .expect("the younger ones are still there");
-        }
-    });
-}
-
 fn small_windows() -> Setup {
     let mut setup = Setup::default();
     setup.transport.expected_rate = Rate::from_bits_per_second(1_000_000);

@@ -20,7 +20,7 @@ use h3::error::{Code, StreamError};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 
 use super::outcome::{Carried, FlowError};
-use super::stalled::StalledFlows;
+use super::stalled::{Evicted, Held, StalledFlows};
 use crate::sockets::Socket;
 
 /// What is read from a socket at a time. It belongs to the thread, not to the flow,
@@ -90,6 +90,7 @@ pub async fn carry<U: Up, D: Down>(
     opened: impl AsyncFnOnce(&mut D) -> Result<(), FlowError>,
     stopped: impl Future<Output = ()> + Send,
     stalled: &StalledFlows,
+    held: &Held,
 ) -> (Carried, Result<(), FlowError>) {
     let (mut reader, mut writer) = tokio::io::split(socket);
     let mut carried = Carried::default();
@@ -119,11 +120,16 @@ pub async fn carry<U: Up, D: Down>(
         loop {
             let (mut data, ended) = receive_batch(&mut down).await;
             *went_down += data.len() as u64;
-            stalled
-                .bound(writer.write_all_buf(&mut data))
-                .await
-                .map_err(|_| FlowError::Stalled)?
-                .map_err(FlowError::Local)?;
+            while data.has_remaining() {
+                let taken = stalled.bound(held, writer.write_buf(&mut data)).await;
+                if taken
+                    .map_err(|Evicted| FlowError::Stalled)?
+                    .map_err(FlowError::Local)?
+                    == 0
+                {
+                    return Err(FlowError::Local(io::ErrorKind::WriteZero.into()));
+                }
+            }
             if let Some(end) = ended {
                 end?;
                 return writer.shutdown().await.map_err(FlowError::Local);

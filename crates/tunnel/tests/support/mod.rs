@@ -299,18 +299,21 @@ impl Default for Setup {
     }
 }
 
-/// Two ends and what is between them.
+/// Two ends and what is between them. Clones are the same; it ends with the last.
+#[derive(Clone)]
 pub struct World {
     pub internet: Internet,
     pub terminal: Terminal,
     pub gateway: noq::Endpoint,
     network: Network,
-    tasks: Vec<JoinHandle<()>>,
+    _tasks: Arc<Tasks>,
 }
 
-impl Drop for World {
+struct Tasks(Vec<JoinHandle<()>>);
+
+impl Drop for Tasks {
     fn drop(&mut self) {
-        for task in &self.tasks {
+        for task in &self.0 {
             task.abort();
         }
     }
@@ -386,7 +389,7 @@ impl Setup {
             terminal,
             gateway,
             network,
-            tasks: vec![serving, keeping],
+            _tasks: Arc::new(Tasks(vec![serving, keeping])),
         }
     }
 }
@@ -401,10 +404,16 @@ impl World {
 
     /// An application's connection through the tunnel to `target`.
     pub fn connect(&self, target: &str) -> Stream {
+        self.connect_from(0, target)
+    }
+
+    /// The same from the application's `host`.
+    pub fn connect_from(&self, host: u8, target: &str) -> Stream {
         let (application, terminals_side) = stream_pair(256 * 1024);
         let terminal = self.terminal.clone();
         let target: Target = target.parse().unwrap();
-        tokio::spawn(async move { terminal.carry(terminals_side, target).await });
+        let client = IpAddr::from([192, 168, 7, host]);
+        tokio::spawn(async move { terminal.carry_for(client, terminals_side, target).await });
         application
     }
 
