@@ -6,6 +6,7 @@ mod support;
 use std::io::ErrorKind;
 use std::time::Duration;
 
+use bentpipe_tunnel::sockets::Socket as _;
 use bentpipe_units::{Bytes, Rate};
 use bentpipe_vnet::clock::Clock;
 use support::{Internet, Origin, Setup, Stream, World, in_virtual_time, link, now, outage_from};
@@ -157,6 +158,41 @@ fn a_reset_after_half_close_reaches_an_origin_that_is_silent() {
             }
         });
         told.await.expect("the origin is told");
+    });
+}
+
+#[test]
+fn a_reset_behind_a_half_close_reaches_an_origin_that_says_nothing() {
+    in_virtual_time(async |clock| {
+        let (world, mut origin) = warm_world(&clock).await;
+        let mut application = world.connect(ORIGIN);
+        application.write_all(b"question").await.unwrap();
+        application.shutdown().await.unwrap();
+        let mut accepted = accept(&mut origin).await;
+        assert_eq!(read_all(&mut accepted).await.unwrap(), b"question");
+        drop(application);
+        timeout(STUCK, accepted.reset())
+            .await
+            .expect("the origin is told although it says nothing");
+    });
+}
+
+#[test]
+fn a_reset_behind_an_upload_that_cannot_go_on_reaches_the_origin() {
+    in_virtual_time(async |clock| {
+        let (world, mut origin) = warm_world(&clock).await;
+        let mut application = world.connect(ORIGIN);
+        application.write_all(b"x").await.unwrap();
+        let accepted = accept(&mut origin).await;
+        let block = pattern(100_000);
+        while timeout(Duration::from_secs(60), application.write_all(&block))
+            .await
+            .is_ok()
+        {}
+        drop(application);
+        timeout(STUCK, accepted.reset())
+            .await
+            .expect("the origin is told although it reads nothing");
     });
 }
 

@@ -140,6 +140,10 @@ impl Socket for Application {
     fn close(mut self) {
         self.closed = true;
     }
+
+    fn reset(&self) -> impl Future<Output = io::Error> + Send + 'static {
+        std::future::pending()
+    }
 }
 
 impl Drop for Application {
@@ -333,6 +337,10 @@ impl Server {
 
 impl Socket for Server {
     fn close(self) {}
+
+    fn reset(&self) -> impl Future<Output = io::Error> + Send + 'static {
+        std::future::pending()
+    }
 }
 
 impl AsyncRead for Server {

@@ -92,6 +92,7 @@ pub async fn carry<U: Up, D: Down>(
     stalled: &StalledFlows,
     held: &Held,
 ) -> (Carried, Result<(), FlowError>) {
+    let reset = socket.reset();
     let (mut reader, mut writer) = tokio::io::split(socket);
     let mut carried = Carried::default();
     let Carried {
@@ -100,19 +101,21 @@ pub async fn carry<U: Up, D: Down>(
     } = &mut carried;
 
     let upward = async {
-        tokio::pin!(stopped);
         loop {
-            let data = tokio::select! {
-                biased;
-                data = read(&mut reader) => data.map_err(FlowError::Local)?,
-                () = &mut stopped => return Err(FlowError::Stopped),
-            };
+            let data = read(&mut reader).await.map_err(FlowError::Local)?;
             if data.is_empty() {
                 up.finish().await?;
                 return Ok(());
             }
             *went_up += data.len() as u64;
             up.send(data).await?;
+        }
+    };
+    let upward = async {
+        tokio::select! {
+            biased;
+            done = upward => done,
+            () = stopped => Err(FlowError::Stopped),
         }
     };
     let downward = async {
@@ -136,7 +139,11 @@ pub async fn carry<U: Up, D: Down>(
             }
         }
     };
-    let result = tokio::try_join!(biased; downward, upward).map(|((), ())| ());
+    let result = tokio::select! {
+        biased;
+        done = async { tokio::try_join!(biased; downward, upward) } => done.map(|((), ())| ()),
+        error = reset => Err(FlowError::Local(error)),
+    };
     if result.is_ok() {
         reader.unsplit(writer).close();
     } else {

@@ -57,18 +57,22 @@ pub fn now() -> Instant {
 pub struct Stream {
     inner: Option<DuplexStream>,
     closed: bool,
-    broken_by_me: Arc<AtomicBool>,
-    broken_by_peer: Arc<AtomicBool>,
+    broken_by_me: Arc<Reset>,
+    broken_by_peer: Arc<Reset>,
+}
+
+/// Whether one side has reset a stream.
+#[derive(Debug, Default)]
+struct Reset {
+    is: AtomicBool,
+    news: tokio::sync::Notify,
 }
 
 /// A connected pair with `room` bytes of buffer each way.
 pub fn stream_pair(room: usize) -> (Stream, Stream) {
     let (a, b) = tokio::io::duplex(room);
-    let (flag_a, flag_b) = (
-        Arc::new(AtomicBool::new(false)),
-        Arc::new(AtomicBool::new(false)),
-    );
-    let end = |inner, mine: &Arc<AtomicBool>, theirs: &Arc<AtomicBool>| Stream {
+    let (flag_a, flag_b) = (Arc::<Reset>::default(), Arc::<Reset>::default());
+    let end = |inner, mine: &Arc<Reset>, theirs: &Arc<Reset>| Stream {
         inner: Some(inner),
         closed: false,
         broken_by_me: mine.clone(),
@@ -80,6 +84,7 @@ pub fn stream_pair(room: usize) -> (Stream, Stream) {
 impl Stream {
     fn reset_error(&self) -> Option<io::Error> {
         self.broken_by_peer
+            .is
             .load(Ordering::SeqCst)
             .then(|| io::Error::from(io::ErrorKind::ConnectionReset))
     }
@@ -93,12 +98,23 @@ impl Socket for Stream {
     fn close(mut self) {
         self.closed = true;
     }
+
+    fn reset(&self) -> impl Future<Output = io::Error> + Send + 'static {
+        let by_peer = self.broken_by_peer.clone();
+        async move {
+            while !by_peer.is.load(Ordering::SeqCst) {
+                by_peer.news.notified().await;
+            }
+            io::ErrorKind::ConnectionReset.into()
+        }
+    }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
         if !self.closed {
-            self.broken_by_me.store(true, Ordering::SeqCst);
+            self.broken_by_me.is.store(true, Ordering::SeqCst);
+            self.broken_by_me.news.notify_one();
         }
     }
 }
