@@ -1,15 +1,16 @@
 //! TCP as the tunnel wants it: [`bentpipe_tunnel::sockets`] on the machine's sockets.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::AsRawFd as _;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bentpipe_tunnel::sockets::{Dial, Resolve, Socket};
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 /// A peer that has vanished without a word is noticed after about ten minutes; RFC
@@ -21,7 +22,7 @@ const ORIGIN_WINDOW: libc::c_int = 1 << 20;
 
 /// A connection that is reset when it is dropped, also when the process is killed.
 #[derive(Debug)]
-pub struct TcpFlow(TcpStream);
+pub struct TcpFlow(Arc<TcpStream>);
 
 impl TcpFlow {
     /// Makes `stream` a flow's local side.
@@ -38,7 +39,7 @@ impl TcpFlow {
         // Whoever closes the socket, and be it the kernel after a crash, sends RST:
         // nobody may take half a transfer for a whole one.
         socket.set_linger(Some(Duration::ZERO))?;
-        Ok(Self(stream))
+        Ok(Self(Arc::new(stream)))
     }
 }
 
@@ -46,35 +47,64 @@ impl Socket for TcpFlow {
     fn close(self) {
         // What is still to be sent is the kernel's to deliver. Should this fail, the
         // connection is reset instead, which is the safe side.
-        let _ = SockRef::from(&self.0).set_linger(None);
+        let _ = SockRef::from(&*self.0).set_linger(None);
+    }
+
+    fn reset(&self) -> impl Future<Output = io::Error> + Send + 'static {
+        let stream = self.0.clone();
+        async move {
+            if let Err(error) = stream.ready(Interest::ERROR).await {
+                return error;
+            }
+            match stream.take_error() {
+                Ok(Some(error)) | Err(error) => error,
+                Ok(None) => io::ErrorKind::ConnectionReset.into(),
+            }
+        }
     }
 }
 
 impl AsyncRead for TcpFlow {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(context, buffer)
+        loop {
+            ready!(self.0.poll_read_ready(context))?;
+            match self.0.try_read(buffer.initialize_unfilled()) {
+                Ok(count) => {
+                    buffer.advance(count);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
     }
 }
 
 impl AsyncWrite for TcpFlow {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(context, data)
+        loop {
+            ready!(self.0.poll_write_ready(context))?;
+            match self.0.try_write(data) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => return Poll::Ready(written),
+            }
+        }
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(context)
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(context)
+    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(SockRef::from(&*self.0).shutdown(Shutdown::Write))
     }
 }
 

@@ -58,6 +58,10 @@ impl Socket for Application {
     fn close(mut self) {
         self.closed = true;
     }
+
+    fn reset(&self) -> impl Future<Output = io::Error> + Send + 'static {
+        std::future::pending()
+    }
 }
 
 impl Drop for Application {

@@ -136,6 +136,10 @@ impl Server {
 
 impl Socket for Server {
     fn close(self) {}
+
+    fn reset(&self) -> impl Future<Output = io::Error> + Send + 'static {
+        std::future::pending()
+    }
 }
 
 impl AsyncRead for Server {

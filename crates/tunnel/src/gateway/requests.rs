@@ -2,19 +2,20 @@
 
 use std::sync::Arc;
 
-use bentpipe_quic::h3::{Connection, Stops};
+use bentpipe_quic::h3::{Connection, Flows};
+use bentpipe_quic::windows::Pool;
 use bytes::Bytes;
 
 use super::dial::Dialler;
-use crate::flow::stalled::StalledFlows;
+use crate::flow::stalled::{Held, StalledFlows};
 use crate::flow::tcp::{self, Down as _};
 use crate::flow::{Carried, FlowError};
 use crate::identity::{Fingerprint, PeerRole, Registry};
 use crate::session::{BidiStream, path_summary};
 use crate::sockets::Dial;
-use crate::wire::MAX_FIELD_SECTION;
 use crate::wire::proxy_status::{self, ErrorKind, Refusal};
 use crate::wire::request::Request;
+use crate::wire::{MAX_FIELD_SECTION, connect};
 
 type RequestStream = h3::server::RequestStream<BidiStream, Bytes>;
 
@@ -24,8 +25,10 @@ pub struct Requests<D> {
     pub registry: Arc<dyn Registry>,
     /// Connections to origins.
     pub dialler: Dialler<D>,
-    /// Flows of one session that may stall at the same time.
-    pub max_stalled_flows: usize,
+    /// The memory that flows are lent receive windows from.
+    pub pool: Pool,
+    /// The most that one flow is lent, bytes.
+    pub flow_window: u64,
 }
 
 /// One session, as its requests see it.
@@ -33,7 +36,7 @@ struct Peer {
     connection: noq::Connection,
     key: Fingerprint,
     role: PeerRole,
-    stops: Stops,
+    flows: Flows,
     stalled: StalledFlows,
 }
 
@@ -45,13 +48,13 @@ impl<D: Dial> Requests<D> {
         key: Fingerprint,
         role: PeerRole,
     ) {
-        let wire = Connection::new(connection.clone());
+        let wire = Connection::new(connection.clone(), &self.pool, self.flow_window);
         let peer = Arc::new(Peer {
             connection: connection.clone(),
             key,
             role,
-            stops: wire.stops(),
-            stalled: StalledFlows::new(self.max_stalled_flows),
+            flows: wire.flows(),
+            stalled: StalledFlows::default(),
         });
         let mut requests = match h3::server::builder()
             .max_field_section_size(MAX_FIELD_SECTION)
@@ -72,6 +75,9 @@ impl<D: Dial> Requests<D> {
                     tokio::spawn(async move {
                         match resolver.resolve_request().await {
                             Ok((request, stream)) => {
+                                let id = stream.send_id().into_inner();
+                                let host = connect::host(&request);
+                                peer.flows.scheduler.set_host(id, host.into());
                                 service.answer(Request::read(&request), stream, &peer).await;
                             }
                             Err(error) => tracing::debug!(%key, "request not understood: {error}"),
@@ -147,7 +153,11 @@ impl<D: Dial> Requests<D> {
         if let Err(error) = stream.send_response(proxy_status::accepted()).await {
             return (Carried::default(), Err(error.into()));
         }
-        let stopped = peer.stops.stopped(stream.send_id());
+        let stopped = peer.flows.stops.stopped(stream.send_id());
+        let held = Held {
+            windows: peer.flows.windows.clone(),
+            stream: stream.send_id().into_inner(),
+        };
         let (up, down) = stream.split();
         tcp::carry(
             socket,
@@ -156,6 +166,7 @@ impl<D: Dial> Requests<D> {
             async |_: &mut _| Ok(()),
             stopped,
             &peer.stalled,
+            &held,
         )
         .await
     }

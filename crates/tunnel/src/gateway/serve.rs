@@ -79,7 +79,8 @@ impl<D: Dial> Gateway<D> {
                 egress,
                 sockets: dialler,
             },
-            max_stalled_flows: transport.max_stalled_flows(),
+            pool: transport.pool(),
+            flow_window: transport.flow_window(),
         });
         Arc::new(Self {
             endpoint,

@@ -82,7 +82,7 @@ impl<R: Resolve> Connector<R> {
             .map_err(|error| SessionError::Lost(describe(&error)))?;
         // Only now: what is known would not age while the gateway cannot be reached.
         let lease = self.paths.lease(self.gateway_key, memory);
-        Session::new(connection, lease)
+        Session::new(connection, &self.transport, lease)
             .await
             .map_err(SessionError::Http)
     }
