@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bentpipe_os::tcp::Machine;
-use bentpipe_os::udp::Received;
+use bentpipe_os::machine::Machine;
+use bentpipe_os::quic_socket::Received;
 use bentpipe_os::{limits, quic, secret};
 use bentpipe_tunnel::enrolment::EnrolmentLine;
 use bentpipe_tunnel::gateway::{Gateway, Parts, server_config};

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bentpipe_os::tcp::Machine;
-use bentpipe_os::{ingress, limits, network, quic, secret, tproxy};
+use bentpipe_os::machine::Machine;
+use bentpipe_os::{ingress, limits, network_changes, quic, secret, tproxy};
 use bentpipe_tunnel::enrolment::EnrolmentLine;
 use bentpipe_tunnel::identity::Identity;
 use bentpipe_tunnel::paths::Paths;
@@ -127,7 +127,7 @@ async fn serve(files: Files) -> Result<(), Failure> {
     let (keeper, paths) = Keeper::start(files.paths());
     let connector = connector(&config, identity, gateway.clone(), gateway_key, paths)?;
     let endpoint = connector.endpoint.clone();
-    if let Err(error) = network::follow(endpoint.clone()) {
+    if let Err(error) = network_changes::follow(endpoint.clone()) {
         tracing::warn!("changes of this machine's addresses will be noticed late: {error}");
     }
     let (terminal, keep) = Terminal::new(connector);

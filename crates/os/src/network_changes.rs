@@ -1,4 +1,4 @@
-//! Hearing of it when the machine's addresses or routes change (rtnetlink(7)).
+//! Changes of the machine's addresses and routes, as the kernel announces them (rtnetlink(7)).
 
 use std::io;
 use std::time::Duration;
