@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use bentpipe_os::tproxy::{Capture, Fail};
 use bentpipe_tunnel::egress::Egress;
 use bentpipe_tunnel::identity::{Fingerprint, Identity};
 use bentpipe_tunnel::target::Target;
@@ -71,6 +72,66 @@ pub struct Transparent {
     /// Where the kernel delivers it, on loopback.
     #[serde(default = "transparent_port")]
     pub port: u16,
+    /// Private and link-local destinations are left alone (RFC 1918, RFC 6598, RFC 4193),
+    /// as the networks always are that this machine is connected to.
+    #[serde(default = "yes")]
+    pub leave_private: bool,
+    /// Destinations that are left alone as well.
+    #[serde(default, deserialize_with = "networks")]
+    pub leave: Vec<ipnet::IpNet>,
+    /// What becomes of connections when the terminal was killed: held back (closed), or
+    /// outside the tunnel (open).
+    #[serde(default)]
+    pub fail: Fail,
+    /// What becomes of them when the terminal is stopped in order.
+    #[serde(default)]
+    pub after_stop: AfterStop,
+}
+
+/// What becomes of connections that would be taken, once the terminal was stopped in order.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AfterStop {
+    /// They go their own way: the rules are removed.
+    #[default]
+    Release,
+    /// They are held back, until the terminal is started again or `bentpipe terminal
+    /// release` is run.
+    Hold,
+}
+
+impl Transparent {
+    /// The destinations that are left alone, beside connected networks.
+    pub fn left_alone(&self) -> Vec<ipnet::IpNet> {
+        let private = PRIVATE.iter().filter(|_| self.leave_private);
+        let private = private.map(|text| text.parse().expect("these are networks"));
+        self.leave.iter().copied().chain(private).collect()
+    }
+
+    /// What of the connections is taken.
+    pub fn capture(&self) -> Capture {
+        Capture {
+            interfaces: self.interfaces.clone(),
+            port: self.port,
+            leave: self.left_alone(),
+            fail: self.fail,
+        }
+    }
+}
+
+/// What no satellite leads to: RFC 1918, 6598 and 3927; RFC 4193 and 4291.
+const PRIVATE: [&str; 7] = [
+    "10.0.0.0/8",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "100.64.0.0/10",
+    "169.254.0.0/16",
+    "fc00::/7",
+    "fe80::/10",
+];
+
+fn yes() -> bool {
+    true
 }
 
 #[derive(Debug, Deserialize)]
@@ -103,7 +164,7 @@ fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ipnet::IpN
         .collect()
 }
 
-fn transparent_port() -> u16 {
+pub fn transparent_port() -> u16 {
     4480
 }
 

@@ -1,6 +1,6 @@
 //! What terminal and gateway share as processes.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -20,17 +20,40 @@ pub fn block_on(main: impl Future<Output = Result<(), Failure>>) -> Result<(), F
         .block_on(main)
 }
 
-/// Resolves when the process is asked to stop: Ctrl-C or SIGTERM.
-pub async fn stop_signal() {
-    let stream = |kind| signal(kind).expect("a handler for SIGINT and SIGTERM can be set");
-    let (mut interrupt, mut terminate) = (
-        stream(SignalKind::interrupt()),
-        stream(SignalKind::terminate()),
-    );
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+/// Prints a line for whoever started the daemon. Nobody may be listening any more: that
+/// ends no daemon.
+pub fn say(line: std::fmt::Arguments<'_>) {
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// Resolves when the process is asked to stop, and says how: Ctrl-C, SIGTERM or SIGQUIT.
+///
+/// SIGUSR1 and SIGUSR2 mean nothing here and end nothing.
+pub async fn stop_signal() -> &'static str {
+    let stream = |kind| signal(kind).expect("handlers for signals can be set");
+    let mut interrupt = stream(SignalKind::interrupt());
+    let mut terminate = stream(SignalKind::terminate());
+    let mut quit = stream(SignalKind::quit());
+    let mut others = [
+        stream(SignalKind::user_defined1()),
+        stream(SignalKind::user_defined2()),
+    ];
+    loop {
+        let [first, second] = &mut others;
+        tokio::select! {
+            _ = interrupt.recv() => return "SIGINT",
+            _ = terminate.recv() => return "SIGTERM",
+            _ = quit.recv() => return "SIGQUIT",
+            _ = first.recv() => tracing::info!("SIGUSR1 means nothing here"),
+            _ = second.recv() => tracing::info!("SIGUSR2 means nothing here"),
+        }
     }
+}
+
+/// Calls for SIGHUP, from now on.
+pub fn reload_signal() -> tokio::signal::unix::Signal {
+    signal(SignalKind::hangup()).expect("a handler for SIGHUP can be set")
 }
 
 /// Waits for a goodbye, but not for ever.

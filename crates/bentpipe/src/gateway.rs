@@ -128,11 +128,11 @@ async fn serve(files: Files) -> Result<(), Failure> {
         paths,
     };
     let gateway = Gateway::new(endpoint.clone(), parts);
-    println!(
+    daemon::say(format_args!(
         "ready: gateway listens on {} (UDP), key {}, {terminals} terminals enrolled",
         config.listen,
         identity.fingerprint()
-    );
+    ));
     tracing::info!(
         sessions = config.transport.max_sessions(),
         open_files,
@@ -142,16 +142,16 @@ async fn serve(files: Files) -> Result<(), Failure> {
     tokio::select! {
         () = gateway.run() => {}
         () = report_strays(&gateway, &received) => {}
-        () = daemon::stop_signal() => {}
+        why = daemon::stop_signal() => tracing::info!("stopping: {why}"),
     }
     endpoint.close(0u32.into(), b"the gateway is being stopped");
     daemon::patiently(endpoint.wait_idle()).await;
     daemon::patiently(keeper.stop()).await;
-    println!(
+    daemon::say(format_args!(
         "stopped: {} datagrams of sessions, {} stray",
         gateway.session_datagrams(),
         strays(&gateway, &received)
-    );
+    ));
     Ok(())
 }
 

@@ -47,6 +47,8 @@ fn main() -> std::process::ExitCode {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_target(false)
+        // A closed standard error ends no daemon.
+        .log_internal_errors(false)
         .init();
     let result = match Cli::parse().command {
         Command::Link(command) => link::run(command),

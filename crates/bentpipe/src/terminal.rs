@@ -14,7 +14,7 @@ use bentpipe_tunnel::transport::Transport;
 use clap::{Args, Subcommand};
 use tokio::task::JoinSet;
 
-use crate::config::{self, Files};
+use crate::config::{self, AfterStop, Files};
 use crate::daemon;
 use crate::failure::Failure;
 use crate::path_file::Keeper;
@@ -68,6 +68,13 @@ enum Action {
         /// What `bentpipe gateway init` printed, in quotes
         line: EnrolmentLine,
     },
+    /// Let the connections pass that a terminal which no longer runs has left held back
+    ///
+    /// They then go their own way, outside the tunnel.
+    Release {
+        #[command(flatten)]
+        config: Config,
+    },
 }
 
 pub fn run(command: Command) -> Result<(), Failure> {
@@ -75,8 +82,34 @@ pub fn run(command: Command) -> Result<(), Failure> {
         Some(Action::Join { config, line }) => {
             daemon::block_on(join(Files::terminal(config.config), line))
         }
+        Some(Action::Release { config }) => {
+            daemon::block_on(release(Files::terminal(config.config)))
+        }
         None => daemon::block_on(serve(Files::terminal(command.run.config))),
     }
+}
+
+async fn release(files: Files) -> Result<(), Failure> {
+    let config = files.read_terminal()?;
+    let Some(transparent) = config.ingress.transparent else {
+        return Err(Failure::file(
+            &files.config,
+            "ingress.transparent is not there: nothing is held back by this terminal",
+        ));
+    };
+    let port = transparent.port;
+    if tproxy::listens(port) {
+        return Err(anyhow::anyhow!(
+            "a terminal runs (port {port} is in use); stop it first, or set after_stop = \"release\""
+        )
+        .into());
+    }
+    let removed = tproxy::release(port).await;
+    daemon::say(format_args!(
+        "{}",
+        if removed { "released" } else { "nothing was held back" }
+    ));
+    Ok(())
 }
 
 async fn join(files: Files, line: EnrolmentLine) -> Result<(), Failure> {
@@ -143,36 +176,43 @@ async fn serve(files: Files) -> Result<(), Failure> {
     }
     let mut rules = None;
     if let Some(transparent) = &config.ingress.transparent {
-        let installed = tproxy::install(&transparent.interfaces, transparent.port)
+        let installed = tproxy::install(transparent.capture())
             .await
             .map_err(anyhow::Error::from)?;
         tasks.spawn(ingress::transparent(installed.ipv4, terminal.clone()));
         if let Some(listener) = installed.ipv6 {
             tasks.spawn(ingress::transparent(listener, terminal.clone()));
         }
-        rules = Some(installed.rules);
+        let installed = Arc::new(installed.rules);
+        let kept = installed.clone();
+        tasks.spawn(async move { match kept.keep().await {} });
+        rules = Some((installed, transparent.after_stop));
         taken.push(format!(
             "transparent on {}",
             transparent.interfaces.join(", ")
         ));
     }
-    println!("ready: {}", taken.join("; "));
+    daemon::say(format_args!("ready: {}", taken.join("; ")));
     let session = terminal.session();
     tokio::select! {
         never = keep => match never {},
         () = announce(session, gateway.to_string()) => {}
         _ = tasks.join_next() => tracing::error!("an ingress has ended"),
-        () = daemon::stop_signal() => {}
+        why = daemon::stop_signal() => tracing::info!("stopping: {why}"),
     }
     // First the way in, then what is on its way.
-    if let Some(rules) = rules {
-        rules.remove().await;
-    }
     tasks.shutdown().await;
+    match rules {
+        Some((rules, AfterStop::Release)) => rules.remove().await,
+        Some((_, AfterStop::Hold)) => tracing::warn!(
+            "the connections that would be taken are held back until the terminal is started again; `bentpipe terminal release` lets them pass"
+        ),
+        None => {}
+    }
     endpoint.close(0u32.into(), b"the terminal is being stopped");
     daemon::patiently(endpoint.wait_idle()).await;
     daemon::patiently(keeper.stop()).await;
-    println!("stopped");
+    daemon::say(format_args!("stopped"));
     Ok(())
 }
 
@@ -212,7 +252,7 @@ async fn announce(
         if let Some(current) = current
             && current.confirmed().await.is_ok()
         {
-            println!("session: up with gateway {gateway}");
+            daemon::say(format_args!("session: up with gateway {gateway}"));
         }
     }
 }
