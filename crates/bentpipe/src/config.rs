@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use bentpipe_os::tproxy::{Capture, Fail};
-use bentpipe_tunnel::egress::Egress;
+use bentpipe_tunnel::gateway::egress::Egress;
 use bentpipe_tunnel::identity::{Fingerprint, Identity};
 use bentpipe_tunnel::target::Target;
 use bentpipe_tunnel::transport::Transport;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use bentpipe_os::machine::Machine;
 use bentpipe_os::quic_socket::Received;
 use bentpipe_os::{limits, quic, secret};
-use bentpipe_tunnel::enrolment::EnrolmentLine;
-use bentpipe_tunnel::gateway::{Gateway, Parts, server_config};
+use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
+use bentpipe_tunnel::identity::enrolment_line::EnrolmentLine;
 use bentpipe_tunnel::target::Target;
 use bentpipe_tunnel::transport::Transport;
 use clap::{Args, Subcommand};
@@ -119,7 +119,7 @@ async fn serve(files: Files) -> Result<(), Failure> {
     let (endpoint, received) = quic::endpoint(config.listen, &identity, Some(server.clone()))
         .map_err(|error| daemon::cannot_listen("listen", "UDP", config.listen, &error))?;
     let (keeper, paths) = Keeper::start(files.paths());
-    let parts = Parts {
+    let configuration = Configuration {
         server,
         registry,
         transport,
@@ -127,7 +127,7 @@ async fn serve(files: Files) -> Result<(), Failure> {
         dialler: Machine,
         paths,
     };
-    let gateway = Gateway::new(endpoint.clone(), parts);
+    let gateway = Gateway::new(endpoint.clone(), configuration);
     daemon::say(format_args!(
         "ready: gateway listens on {} (UDP), key {}, {terminals} terminals enrolled",
         config.listen,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use bentpipe_tunnel::identity::Fingerprint;
-use bentpipe_tunnel::paths::{Kept, MOST, Paths};
+use bentpipe_tunnel::paths::{MOST, Paths, SavedPath};
 use bentpipe_units::{Rate, Span};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
@@ -26,7 +26,7 @@ const LONGEST: u64 = 256 * (MOST as u64 + 1);
 const RATES: std::ops::RangeInclusive<u64> = 8_000..=100_000_000_000;
 const LONGEST_ROUND_TRIP: Span = Span::from_millis(10_000);
 /// A clock is set back by so little every now and then; by more, it was wrong or is.
-const CLOCK_TREMBLES: Duration = Duration::from_secs(10);
+const CLOCK_STEP: Duration = Duration::from_secs(10);
 /// What open sessions learn is written so often.
 const WRITE_EVERY: Duration = Duration::from_secs(60);
 /// Peers that come and go do not make us write more often.
@@ -57,7 +57,7 @@ struct Entry {
 #[derive(Debug)]
 pub struct PathFile {
     path: PathBuf,
-    written: Vec<Kept>,
+    written: Vec<SavedPath>,
     at: Instant,
     /// The last attempt failed, and that has been told.
     failing: bool,
@@ -95,10 +95,10 @@ async fn keep(mut file: PathFile, paths: Paths, mut stopped: oneshot::Receiver<(
             () = due(&paths) => false,
             _ = &mut stopped => true,
         };
-        let kept = paths.kept();
+        let saved = paths.saved();
         // A disk may take its time.
         let writing = tokio::task::spawn_blocking(move || {
-            file.update(kept);
+            file.update(saved);
             file
         });
         match writing.await {
@@ -135,14 +135,14 @@ impl PathFile {
         }
     }
 
-    /// Writes `kept` if that is worth it.
-    fn update(&mut self, kept: Vec<Kept>) {
-        if !self.is_news(&kept) {
+    /// Writes `saved` if that is worth it.
+    fn update(&mut self, saved: Vec<SavedPath>) {
+        if !self.is_news(&saved) {
             return;
         }
-        match write(&self.path, &kept, SystemTime::now()) {
+        match write(&self.path, &saved, SystemTime::now()) {
             Ok(()) => {
-                self.written = kept;
+                self.written = saved;
                 self.at = Instant::now();
                 self.failing = false;
             }
@@ -157,23 +157,23 @@ impl PathFile {
         }
     }
 
-    fn is_news(&self, kept: &[Kept]) -> bool {
-        let open = |kept: &Kept| kept.ended.is_none();
-        let same = |old: &Kept, new: &Kept| {
+    fn is_news(&self, saved: &[SavedPath]) -> bool {
+        let open = |saved: &SavedPath| saved.ended.is_none();
+        let same = |old: &SavedPath, new: &SavedPath| {
             (old.peer, old.path, open(old)) == (new.peer, new.path, open(new))
         };
-        let unchanged = self.written.len() == kept.len()
+        let unchanged = self.written.len() == saved.len()
             && self
                 .written
                 .iter()
-                .zip(kept)
+                .zip(saved)
                 .all(|(old, new)| same(old, new));
-        !unchanged || (kept.iter().any(open) && self.at.elapsed() >= OPEN_FOR)
+        !unchanged || (saved.iter().any(open) && self.at.elapsed() >= OPEN_FOR)
     }
 }
 
 /// What the file at `path` holds, in the order of the peers' keys; nothing, if there is none.
-fn read(path: &Path, now: SystemTime) -> Result<Vec<Kept>, String> {
+fn read(path: &Path, now: SystemTime) -> Result<Vec<SavedPath>, String> {
     let text = match text(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -194,12 +194,12 @@ fn read(path: &Path, now: SystemTime) -> Result<Vec<Kept>, String> {
         let count = contents.path.len();
         return Err(format!("it has {count} paths, more than {MOST}"));
     }
-    let mut kept = Vec::new();
+    let mut saved = Vec::new();
     for (peer, entry) in contents.path {
         entry.check().map_err(|why| format!("{peer}: {why}"))?;
-        kept.extend(entry.kept(peer, now));
+        saved.extend(entry.saved(peer, now));
     }
-    Ok(kept)
+    Ok(saved)
 }
 
 /// Logs have lines; the library's text has several, with a picture of the place.
@@ -227,14 +227,14 @@ fn text(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-fn write(path: &Path, kept: &[Kept], now: SystemTime) -> anyhow::Result<()> {
-    let entry = |kept: &Kept| {
-        let entry = Entry::of(kept, now);
-        entry.check().is_ok().then_some((kept.peer, entry))
+fn write(path: &Path, saved: &[SavedPath], now: SystemTime) -> anyhow::Result<()> {
+    let entry = |saved: &SavedPath| {
+        let entry = Entry::of(saved, now);
+        entry.check().is_ok().then_some((saved.peer, entry))
     };
     let contents = Contents {
         version: VERSION,
-        path: kept.iter().filter_map(entry).collect(),
+        path: saved.iter().filter_map(entry).collect(),
     };
     let text = toml::to_string(&contents)?;
     bentpipe_os::secret::write(path, &format!("{HEAD}{text}"))?;
@@ -247,11 +247,11 @@ impl Entry {
         clippy::cast_sign_loss,
         reason = "a rate in whole bits per second; what is beyond all rates stays so"
     )]
-    fn of(kept: &Kept, now: SystemTime) -> Self {
-        let used = since_1970(now).saturating_sub(kept.ended.unwrap_or_default());
+    fn of(saved: &SavedPath, now: SystemTime) -> Self {
+        let used = since_1970(now).saturating_sub(saved.ended.unwrap_or_default());
         Self {
-            rate: Rate::from_bits_per_second((kept.path.rate * 8.0).round() as u64),
-            round_trip: kept.path.rtt,
+            rate: Rate::from_bits_per_second((saved.path.rate * 8.0).round() as u64),
+            round_trip: saved.path.rtt,
             used: used.as_secs(),
         }
     }
@@ -274,9 +274,9 @@ impl Entry {
     }
 
     /// What is known from it, unless it comes from the future.
-    fn kept(self, peer: Fingerprint, now: SystemTime) -> Option<Kept> {
+    fn saved(self, peer: Fingerprint, now: SystemTime) -> Option<SavedPath> {
         let (used, now) = (Duration::from_secs(self.used), since_1970(now));
-        (used <= now + CLOCK_TREMBLES).then_some(Kept {
+        (used <= now + CLOCK_STEP).then_some(SavedPath {
             peer,
             path: bentpipe_cc::Path {
                 rate: self.rate.bits_per_second() as f64 / 8.0,
@@ -336,25 +336,25 @@ mod tests {
         SystemTime::UNIX_EPOCH + NOW + Duration::from_secs(seconds)
     }
 
-    fn open(seed: u8) -> Kept {
-        Kept {
+    fn open(seed: u8) -> SavedPath {
+        SavedPath {
             peer: peer(seed),
             path: PATH,
             ended: None,
         }
     }
 
-    fn ended(seed: u8, seconds: u64) -> Kept {
-        Kept {
+    fn ended(seed: u8, seconds: u64) -> SavedPath {
+        SavedPath {
             ended: Some(Duration::from_secs(seconds)),
             ..open(seed)
         }
     }
 
     /// In the order of the peers' keys, as a file has them.
-    fn sorted(mut kept: Vec<Kept>) -> Vec<Kept> {
-        kept.sort_by_key(|kept| kept.peer);
-        kept
+    fn sorted(mut saved: Vec<SavedPath>) -> Vec<SavedPath> {
+        saved.sort_by_key(|saved| saved.peer);
+        saved
     }
 
     #[test]
@@ -451,7 +451,7 @@ mod tests {
         ] {
             std::fs::write(directory.file(), text).unwrap();
             match (read(&directory.file(), at(0)), said) {
-                (Ok(kept), None) => assert_eq!(kept.len(), 2),
+                (Ok(saved), None) => assert_eq!(saved.len(), 2),
                 (Err(why), Some(said)) => {
                     println!("{why}");
                     assert!(why.contains(said) && !why.contains('\n'), "{text}: {why}");
@@ -518,21 +518,21 @@ mod tests {
     fn it_is_written_only_when_something_has_changed() {
         let directory = Directory::new("changed");
         let mut file = PathFile::open(directory.file());
-        let mut writes = |kept: &[Kept]| {
+        let mut writes = |saved: &[SavedPath]| {
             let _ = std::fs::remove_file(directory.file());
-            file.update(kept.to_vec());
+            file.update(saved.to_vec());
             directory.file().exists()
         };
         assert!(!writes(&[]));
         assert!(writes(&[open(1)]));
         assert!(!writes(&[open(1)]), "nothing new");
         let faster = bentpipe_cc::Path { rate: 3e6, ..PATH };
-        let learnt = Kept {
+        let learnt = SavedPath {
             path: faster,
             ..open(1)
         };
         assert!(writes(&[learnt]));
-        let ended = |seconds| Kept {
+        let ended = |seconds| SavedPath {
             ended: Some(Duration::from_secs(seconds)),
             ..learnt
         };
@@ -564,14 +564,14 @@ mod tests {
     #[test]
     fn what_would_not_be_believed_is_not_written() {
         let directory = Directory::new("poison");
-        let with = |rate| Kept {
+        let with = |rate| SavedPath {
             path: bentpipe_cc::Path { rate, ..PATH },
             ..open(1)
         };
         for rate in [f64::INFINITY, f64::NAN, -1.0, 0.0, 1e15] {
             write(&directory.file(), &[with(rate), open(2)], at(0)).unwrap();
-            let kept = read(&directory.file(), at(0)).unwrap();
-            assert_eq!(kept, [ended(2, 0)], "{rate}");
+            let saved = read(&directory.file(), at(0)).unwrap();
+            assert_eq!(saved, [ended(2, 0)], "{rate}");
         }
     }
 

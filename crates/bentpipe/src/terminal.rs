@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use bentpipe_os::machine::Machine;
 use bentpipe_os::{ingress, limits, network_changes, quic, secret, tproxy};
-use bentpipe_tunnel::enrolment::EnrolmentLine;
 use bentpipe_tunnel::identity::Identity;
+use bentpipe_tunnel::identity::enrolment_line::EnrolmentLine;
 use bentpipe_tunnel::paths::Paths;
-use bentpipe_tunnel::session::Connector;
-use bentpipe_tunnel::terminal::Terminal;
+use bentpipe_tunnel::terminal::{Connector, Terminal};
 use bentpipe_tunnel::transport::Transport;
 use clap::{Args, Subcommand};
 use tokio::task::JoinSet;
@@ -244,7 +243,7 @@ fn connector(
 
 /// Tells whenever a session is up, for whoever waits for it.
 async fn announce(
-    mut session: tokio::sync::watch::Receiver<Option<bentpipe_tunnel::session::Session>>,
+    mut session: tokio::sync::watch::Receiver<Option<bentpipe_tunnel::terminal::Session>>,
     gateway: String,
 ) {
     while session.changed().await.is_ok() {

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd as _;
 
-use bentpipe_tunnel::outside::{Dial, Resolve};
+use bentpipe_tunnel::sockets::{Dial, Resolve};
 use tokio::net::TcpStream;
 
 use crate::tcp::TcpFlow;

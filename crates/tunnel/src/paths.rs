@@ -1,10 +1,10 @@
-//! What sessions learnt of the paths to their peers, kept for the next ones (RFC 9959).
+//! Memory of paths: what sessions learnt, saved for the next ones (RFC 9959).
 //!
 //! A peer goes by its key, so what is known is used only for whom it was learnt with,
 //! wherever that peer is now; that the path is still like it, the controller checks by
 //! its round trip. Each peer has one session at a time, as RFC 9959, section 3, asks.
 //!
-//! Whoever runs an end may keep [`Paths::kept`] over a restart and begin with
+//! Whoever runs an end may keep what [`Paths::saved`] gives over a restart and begin with
 //! [`Paths::restored`].
 
 use std::collections::BTreeMap;
@@ -29,12 +29,12 @@ pub struct Paths(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    paths: Mutex<BTreeMap<Fingerprint, Known>>,
+    paths: Mutex<BTreeMap<Fingerprint, PathEntry>>,
     session_ended: Notify,
 }
 
 #[derive(Debug)]
-struct Known {
+struct PathEntry {
     memory: PathMemory,
     /// Until when it is believed; without, its session is open.
     until: Option<Instant>,
@@ -42,7 +42,7 @@ struct Known {
 
 /// What is known of the path to one peer, for whoever keeps it over a restart.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Kept {
+pub struct SavedPath {
     /// To whom.
     pub peer: Fingerprint,
     /// What is known.
@@ -53,28 +53,28 @@ pub struct Kept {
 
 /// A session's use of a path; its end is noted when this is dropped.
 #[derive(Debug)]
-pub struct Use {
+pub struct PathLease {
     paths: Paths,
     peer: Fingerprint,
     memory: PathMemory,
 }
 
 impl Paths {
-    /// The paths that an earlier process [kept](Self::kept), those that are not too old
+    /// The paths that an earlier process [saved](Self::saved), those that are not too old
     /// by now. A session that was open then has ended with its process.
-    pub fn restored(kept: impl IntoIterator<Item = Kept>) -> Self {
+    pub fn restored(saved: impl IntoIterator<Item = SavedPath>) -> Self {
         let now = now();
-        let believed = |kept: Kept| {
-            let left = LIFETIME.checked_sub(kept.ended.unwrap_or_default())?;
-            let known = Known {
-                memory: PathMemory::with(kept.path),
+        let believed = |saved: SavedPath| {
+            let left = LIFETIME.checked_sub(saved.ended.unwrap_or_default())?;
+            let known = PathEntry {
+                memory: PathMemory::with(saved.path),
                 until: Some(now + left),
             };
-            Some((kept.peer, known))
+            Some((saved.peer, known))
         };
         let restored = Self::default();
         let mut paths = restored.lock();
-        paths.extend(kept.into_iter().filter_map(believed));
+        paths.extend(saved.into_iter().filter_map(believed));
         while paths.len() > MOST
             && let Some(oldest) = oldest(&paths)
         {
@@ -85,16 +85,16 @@ impl Paths {
     }
 
     /// What is known now, in the order of the peers' keys: at most [`MOST`] paths.
-    pub fn kept(&self) -> Vec<Kept> {
+    pub fn saved(&self) -> Vec<SavedPath> {
         let now = now();
-        let kept = |(peer, known): (&Fingerprint, &Known)| {
-            Some(Kept {
+        let saved = |(peer, known): (&Fingerprint, &PathEntry)| {
+            Some(SavedPath {
                 peer: *peer,
                 path: known.believed(now)?,
                 ended: known.until.map(|until| LIFETIME - (until - now)),
             })
         };
-        self.lock().iter().filter_map(kept).take(MOST).collect()
+        self.lock().iter().filter_map(saved).take(MOST).collect()
     }
 
     /// Waits for the end of a session, or returns at once if one has ended since the last wait.
@@ -109,7 +109,7 @@ impl Paths {
 
     /// A session with `peer`, whose controller works with `memory`, has been opened: it is
     /// told what is known, and learns for the sessions after it.
-    pub fn enter(&self, peer: Fingerprint, memory: PathMemory) -> Use {
+    pub fn lease(&self, peer: Fingerprint, memory: PathMemory) -> PathLease {
         if let Some(path) = self.known(&peer) {
             memory.save(path);
         }
@@ -120,32 +120,32 @@ impl Paths {
         {
             paths.remove(&oldest);
         }
-        let known = Known {
+        let known = PathEntry {
             memory: memory.clone(),
             until: None,
         };
         paths.insert(peer, known);
         drop(paths);
-        Use {
+        PathLease {
             paths: self.clone(),
             peer,
             memory,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Fingerprint, Known>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Fingerprint, PathEntry>> {
         self.0.paths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl PathEntry {
     fn believed(&self, now: Instant) -> Option<Path> {
         let fresh = self.until.is_none_or(|until| now < until);
         self.memory.get().filter(|_| fresh)
     }
 }
 
-impl Use {
+impl PathLease {
     /// What is known of the path by now, for people who look into the log.
     pub fn describe(&self) -> String {
         self.memory.get().map_or_else(
@@ -158,7 +158,7 @@ impl Use {
     }
 }
 
-impl Drop for Use {
+impl Drop for PathLease {
     fn drop(&mut self) {
         let mut paths = self.paths.lock();
         // A newer session of the same peer may have taken over.
@@ -173,8 +173,8 @@ impl Drop for Use {
 }
 
 /// The peer whose last session ended first.
-fn oldest(paths: &BTreeMap<Fingerprint, Known>) -> Option<Fingerprint> {
-    let until = |(peer, known): (&Fingerprint, &Known)| known.until.map(|until| (until, *peer));
+fn oldest(paths: &BTreeMap<Fingerprint, PathEntry>) -> Option<Fingerprint> {
+    let until = |(peer, known): (&Fingerprint, &PathEntry)| known.until.map(|until| (until, *peer));
     paths.iter().filter_map(until).min().map(|(_, peer)| peer)
 }
 
@@ -208,13 +208,13 @@ mod tests {
     async fn what_one_session_learnt_its_peers_next_one_knows() {
         let paths = Paths::default();
         let first = PathMemory::default();
-        let session = paths.enter(peer(1), first.clone());
+        let session = paths.lease(peer(1), first.clone());
         first.save(PATH);
         drop(session);
         let (next, stranger) = (PathMemory::default(), PathMemory::default());
         let _sessions = [
-            paths.enter(peer(1), next.clone()),
-            paths.enter(peer(2), stranger.clone()),
+            paths.lease(peer(1), next.clone()),
+            paths.lease(peer(2), stranger.clone()),
         ];
         assert_eq!(next.get(), Some(PATH));
         assert_eq!(stranger.get(), None);
@@ -223,8 +223,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_old_session_that_lingers_does_not_end_the_new_one() {
         let paths = Paths::default();
-        let old = paths.enter(peer(1), PathMemory::with(PATH));
-        let _new = paths.enter(peer(1), PathMemory::default());
+        let old = paths.lease(peer(1), PathMemory::with(PATH));
+        let _new = paths.lease(peer(1), PathMemory::default());
         drop(old);
         tokio::time::advance(2 * LIFETIME).await;
         assert_eq!(paths.known(&peer(1)), Some(PATH));
@@ -233,7 +233,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn after_its_lifetime_it_is_not_believed() {
         let paths = Paths::default();
-        drop(paths.enter(peer(1), PathMemory::with(PATH)));
+        drop(paths.lease(peer(1), PathMemory::with(PATH)));
         assert_eq!(paths.known(&peer(1)), Some(PATH));
         tokio::time::advance(LIFETIME).await;
         assert_eq!(paths.known(&peer(1)), None);
@@ -243,7 +243,7 @@ mod tests {
     async fn the_memory_is_bounded_and_the_oldest_goes_first() {
         let paths = Paths::default();
         for number in 0..=u32::try_from(MOST).unwrap() {
-            drop(paths.enter(peer(number), PathMemory::with(PATH)));
+            drop(paths.lease(peer(number), PathMemory::with(PATH)));
             tokio::time::advance(Duration::from_millis(1)).await;
         }
         assert_eq!(paths.lock().len(), MOST);
@@ -253,18 +253,18 @@ mod tests {
 
     /// The paths of the process that comes after.
     fn restart(paths: &Paths) -> Paths {
-        Paths::restored(paths.kept())
+        Paths::restored(paths.saved())
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_restart_forgets_nothing_and_makes_nothing_younger() {
         let paths = Paths::default();
-        drop(paths.enter(peer(1), PathMemory::with(PATH)));
-        let _open = paths.enter(peer(2), PathMemory::with(PATH));
+        drop(paths.lease(peer(1), PathMemory::with(PATH)));
+        let _open = paths.lease(peer(2), PathMemory::with(PATH));
         tokio::time::advance(LIFETIME / 2).await;
-        let kept = paths.kept();
+        let saved = paths.saved();
         let ended: Vec<_> = [peer(1), peer(2)]
-            .map(|peer| kept.iter().find(|kept| kept.peer == peer).unwrap().ended)
+            .map(|peer| saved.iter().find(|saved| saved.peer == peer).unwrap().ended)
             .into();
         assert_eq!(ended, [Some(LIFETIME / 2), None]);
 
@@ -278,28 +278,28 @@ mod tests {
         assert_eq!([known(1), known(2)], [None, Some(PATH)]);
         tokio::time::advance(LIFETIME / 2).await;
         assert_eq!([known(1), known(2)], [None, None]);
-        assert_eq!(paths.kept(), []);
+        assert_eq!(paths.saved(), []);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_forgotten_is_not_kept() {
         let paths = Paths::default();
         let memory = PathMemory::with(PATH);
-        let _session = paths.enter(peer(1), memory.clone());
+        let _session = paths.lease(peer(1), memory.clone());
         memory.forget();
-        assert_eq!(paths.kept(), []);
+        assert_eq!(paths.saved(), []);
     }
 
     #[tokio::test(start_paused = true)]
     async fn of_too_many_paths_the_newest_are_restored() {
         let most = u32::try_from(MOST).unwrap();
-        let kept = |number| Kept {
+        let saved = |number| SavedPath {
             peer: peer(number),
             path: PATH,
             ended: Some(Duration::from_millis(number.into())),
         };
-        let paths = Paths::restored((0..=most).map(kept));
-        assert_eq!(paths.kept().len(), MOST);
+        let paths = Paths::restored((0..=most).map(saved));
+        assert_eq!(paths.saved().len(), MOST);
         assert_eq!(paths.known(&peer(most)), None);
         assert_eq!(paths.known(&peer(0)), Some(PATH));
     }
@@ -307,7 +307,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_end_of_a_session_is_told_also_to_who_asks_later() {
         let paths = Paths::default();
-        let session = paths.enter(peer(1), PathMemory::default());
+        let session = paths.lease(peer(1), PathMemory::default());
         let told = tokio::time::timeout(LIFETIME, paths.session_ended()).await;
         assert!(told.is_err(), "it has not ended");
         drop(session);

@@ -1,4 +1,4 @@
-//! What the tunnel asks of QUIC: windows, controller, timers.
+//! The `[transport]` table of a configuration: windows, controller and timers of QUIC.
 //!
 //! # Memory
 //!
@@ -17,6 +17,7 @@ use bentpipe_quic::acks::Acks;
 use bentpipe_quic::transport::{FULL_PACKET, over_satellite};
 use bentpipe_units::{Bytes, ParseError, Rate, Span};
 use noq::{MtuDiscoveryConfig, TransportConfig, VarInt};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Flows that may be open in one session at the same time.
@@ -34,26 +35,33 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 /// Keeps NATs and firewalls open (RFC 4787 asks for two minutes, 30 s are seen) and
 /// finds out soon that the other end has restarted. About 60 bytes each way.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
+
 /// A window counted in packets as large as the path is known to carry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[schemars(with = "String")]
 pub struct Packets(pub u32);
 
 /// The `[transport]` table of either end's configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Transport {
     /// Congestion controller of what this end sends.
+    #[schemars(with = "String")]
     pub controller: Choice,
     /// Congestion window of a new session.
     pub initial_window: Packets,
     /// What this end may send by contract; the fixed controller is that rate.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub contracted_rate: Option<Rate>,
     /// The fastest that the link may be in either direction; sizes the windows.
+    #[schemars(with = "String")]
     pub expected_rate: Rate,
     /// The longest round trip to the other end; sizes the windows and the first timeouts.
+    #[schemars(with = "String")]
     pub expected_rtt: Span,
     /// What all sessions of this end may hold together.
+    #[schemars(with = "String")]
     pub memory: Bytes,
     /// Where controllers that probe at random begin; drawn by whoever starts this end.
     #[serde(skip)]

@@ -5,8 +5,8 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bentpipe_tunnel::enrolment::EnrolmentLine;
-use bentpipe_tunnel::identity::{Identity, Registry as _, Standing};
+use bentpipe_tunnel::identity::enrolment_line::EnrolmentLine;
+use bentpipe_tunnel::identity::{Identity, PeerRole, Registry as _};
 use bentpipe_vnet::clock::Clock;
 use support::{GATEWAY, GATEWAY_SEED, Setup, TERMINAL_SEED, identity, in_virtual_time};
 use tokio::time::timeout;
@@ -133,8 +133,8 @@ fn one_line_enrols_one_terminal() {
         let error = session.enrol(&target, &other).await.unwrap_err();
         assert!(error.contains("used by another"), "{error}");
         assert_eq!(
-            (list.standing(&new), list.standing(&other)),
-            (Standing::Terminal, Standing::Unknown)
+            (list.role(&new), list.role(&other)),
+            (PeerRole::Terminal, PeerRole::Unknown)
         );
 
         connector.identity = Arc::new(identity(TERMINAL_SEED));

@@ -254,7 +254,7 @@ fn late_timers_do_not_slow_the_satellite_down() {
     }
 }
 
-/// Machines tremble: each packet and each acknowledgement is late by up to some
+/// Machines are busy: each packet and each acknowledgement is late by up to some
 /// milliseconds of its own, which is no queue.
 #[test]
 fn jitter_does_not_slow_the_satellite_down() {

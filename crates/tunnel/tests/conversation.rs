@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bentpipe_units::{Bytes, Rate};
 use bentpipe_vnet::clock::Clock;
-use support::{Internet, Origin, Setup, Stream, World, dark_from, in_virtual_time, link, now};
+use support::{Internet, Origin, Setup, Stream, World, in_virtual_time, link, now, outage_from};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::timeout;
@@ -351,11 +351,11 @@ fn without_a_gateway_a_flow_waits_a_little_and_is_reset() {
 #[test]
 fn a_gateway_that_has_vanished_is_not_waited_for() {
     in_virtual_time(async |clock| {
-        let dark = Setup {
-            scenario: dark_from("20 s"),
+        let setup = Setup {
+            scenario: outage_from("20 s"),
             ..Setup::default()
         };
-        let world = dark.start(&clock);
+        let world = setup.start(&clock);
         let _origin = world.internet.serve(ORIGIN);
         world.warm().await;
         tokio::time::sleep(Duration::from_secs(20)).await;

@@ -1,16 +1,18 @@
 //! What comes from outside as text is read or refused, and never worse.
 
-use bentpipe_tunnel::enrolment::EnrolmentLine;
+use bentpipe_tunnel::identity::enrolment_line::EnrolmentLine;
 use bentpipe_tunnel::target::Target;
-use bentpipe_tunnel::wire::request::{Asked, Refusal, asked, connect};
-use http::{HeaderValue, Request, Response};
+use bentpipe_tunnel::wire::connect;
+use bentpipe_tunnel::wire::proxy_status::Refusal;
+use bentpipe_tunnel::wire::request::Request;
+use http::{HeaderValue, Response};
 use proptest::prelude::*;
 
 proptest! {
     #[test]
     fn whatever_reads_as_a_target_can_be_asked_for(text in "\\PC{0,80}") {
         if let Ok(target) = text.parse::<Target>() {
-            prop_assert_eq!(asked(&connect(&target)), Ok(Asked::Connect(target)));
+            prop_assert_eq!(Request::read(&connect::request(&target)), Ok(Request::Connect(target)));
         }
     }
 
@@ -18,7 +20,7 @@ proptest! {
     fn every_address_can_be_asked_for(address in any::<std::net::SocketAddr>()) {
         prop_assume!(address.port() != 0);
         let target = Target::from(address);
-        prop_assert_eq!(asked(&connect(&target)), Ok(Asked::Connect(target)));
+        prop_assert_eq!(Request::read(&connect::request(&target)), Ok(Request::Connect(target)));
     }
 
     #[test]
@@ -30,9 +32,9 @@ proptest! {
 
     #[test]
     fn no_request_line_panics(method in "[A-Z]{1,10}", uri in "[ -~]{0,60}", key in "[ -~]{0,60}") {
-        if let Ok(mut request) = Request::builder().method(method.as_str()).uri(uri).body(()) {
+        if let Ok(mut request) = http::Request::builder().method(method.as_str()).uri(uri).body(()) {
             request.headers_mut().insert("bentpipe-terminal", HeaderValue::from_str(&key).unwrap());
-            let _ = asked(&request);
+            let _ = Request::read(&request);
         }
     }
 

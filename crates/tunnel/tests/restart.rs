@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bentpipe_cc::Choice;
 use bentpipe_link::Scenario;
-use bentpipe_tunnel::paths::{Kept, Paths};
+use bentpipe_tunnel::paths::{Paths, SavedPath};
 use bentpipe_tunnel::terminal::Terminal;
 use bentpipe_vnet::clock::Clock;
 use support::{
@@ -58,7 +58,7 @@ async fn life(clock: &Clock, controller: Choice, paths: [Paths; 2], downloads: &
         application.read_exact(&mut vec![0; bytes]).await.unwrap();
         took.push(begin.elapsed());
     }
-    let paths = paths.map(|paths| Paths::restored(paths.kept()));
+    let paths = paths.map(|paths| Paths::restored(paths.saved()));
     Life { took, paths }
 }
 
@@ -118,11 +118,11 @@ fn what_is_known_ages_while_the_gateway_cannot_be_reached() {
         let first = life(&clock, Choice::Cubic, Default::default(), &[LONG, LONG]).await;
         let [_, gateways] = first.paths;
         // As if the terminal had been told what the gateway knows.
-        let kept = gateways.kept().into_iter().map(|kept| Kept {
+        let saved = gateways.saved().into_iter().map(|saved| SavedPath {
             peer: identity(GATEWAY_SEED).fingerprint(),
-            ..kept
+            ..saved
         });
-        let paths = Paths::restored(kept);
+        let paths = Paths::restored(saved);
         let setup = Setup {
             paths: [paths.clone(), Paths::default()],
             ..Setup::default()

@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use bentpipe_tunnel::outside::{Dial, Resolve, Socket};
+use bentpipe_tunnel::sockets::{Dial, Resolve, Socket};
 use bentpipe_units::{Span, Time};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 

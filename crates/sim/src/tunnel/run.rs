@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bentpipe_tunnel::egress::Egress;
-use bentpipe_tunnel::gateway::{Gateway, Parts, server_config};
-use bentpipe_tunnel::identity::{Fingerprint, Identity, Registry, Standing};
+use bentpipe_tunnel::gateway::egress::Egress;
+use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
+use bentpipe_tunnel::identity::{Fingerprint, Identity, PeerRole, Registry};
 use bentpipe_tunnel::paths::Paths;
-use bentpipe_tunnel::session::Connector;
 use bentpipe_tunnel::target::Target;
+use bentpipe_tunnel::terminal::Connector;
 use bentpipe_tunnel::terminal::Terminal;
 use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::{Span, Time};
@@ -94,10 +94,10 @@ fn address(terminal: usize, moves: usize) -> SocketAddr {
 struct Terminals(BTreeSet<Fingerprint>);
 
 impl Registry for Terminals {
-    fn standing(&self, key: &Fingerprint) -> Standing {
+    fn role(&self, key: &Fingerprint) -> PeerRole {
         match self.0.contains(key) {
-            true => Standing::Terminal,
-            false => Standing::Unknown,
+            true => PeerRole::Terminal,
+            false => PeerRole::Unknown,
         }
     }
 
@@ -154,7 +154,7 @@ impl<'a> Run<'a> {
                 Some(server.clone()),
             )
             .expect("a socket in memory has an address"),
-            Parts {
+            Configuration {
                 server,
                 registry,
                 transport: seeded(&plan.gateway, plan.seed, 0),
@@ -398,7 +398,7 @@ async fn watch_session(clock: Clock, terminal: Terminal, seen: Arc<Mutex<Session
 #[derive(Debug)]
 struct NoNames;
 
-impl bentpipe_tunnel::outside::Resolve for NoNames {
+impl bentpipe_tunnel::sockets::Resolve for NoNames {
     async fn resolve(&self, _host: &str) -> std::io::Result<Vec<std::net::IpAddr>> {
         Err(std::io::Error::other("simulated gateways have no names"))
     }

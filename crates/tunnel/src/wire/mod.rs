@@ -1,7 +1,14 @@
-//! The wire: HTTP/3 over QUIC.
+//! The wire format: HTTP/3 (RFC 9114) between terminal and gateway.
 //!
-//! [`request`] says what
-//! bentpipe says in HTTP: CONNECT (RFC 9114, section 4.4), the answer, and
-//! Proxy-Status (RFC 9209).
+//! - [`connect`]: the request for a TCP connection
+//! - [`enrol`]: the request to enrol a terminal
+//! - [`request`]: either, as the gateway reads it
+//! - [`proxy_status`]: the answer when a request fails
 
+pub mod proxy_status;
+pub mod connect;
+pub mod enrol;
 pub mod request;
+
+/// Largest header section that either end takes (RFC 9114, section 4.2.2), bytes.
+pub const MAX_FIELD_SECTION: u64 = 8 * 1024;

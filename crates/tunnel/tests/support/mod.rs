@@ -15,14 +15,13 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 use bentpipe_link::Scenario;
-use bentpipe_tunnel::egress::Egress;
-use bentpipe_tunnel::gateway::{Gateway, Parts, server_config};
-use bentpipe_tunnel::identity::{Fingerprint, Identity, Registry, Standing};
-use bentpipe_tunnel::outside::{Dial, Resolve, Socket};
+use bentpipe_tunnel::gateway::egress::Egress;
+use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
+use bentpipe_tunnel::identity::{Fingerprint, Identity, PeerRole, Registry};
 use bentpipe_tunnel::paths::Paths;
-use bentpipe_tunnel::session::Connector;
+use bentpipe_tunnel::sockets::{Dial, Resolve, Socket};
 use bentpipe_tunnel::target::Target;
-use bentpipe_tunnel::terminal::Terminal;
+use bentpipe_tunnel::terminal::{Connector, Terminal};
 use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::Span;
 use bentpipe_vnet::clock::{Clock, virtual_time};
@@ -209,20 +208,20 @@ impl Dial for Internet {
 
 /// A list of terminals in memory.
 #[derive(Debug, Default)]
-pub struct List {
+pub struct TerminalList {
     pub terminals: Mutex<Vec<Fingerprint>>,
     /// One-time keys, and who has used them.
     pub enrolments: Mutex<BTreeMap<Fingerprint, Option<Fingerprint>>>,
 }
 
-impl Registry for List {
-    fn standing(&self, key: &Fingerprint) -> Standing {
+impl Registry for TerminalList {
+    fn role(&self, key: &Fingerprint) -> PeerRole {
         if self.terminals.lock().unwrap().contains(key) {
-            Standing::Terminal
+            PeerRole::Terminal
         } else if self.enrolments.lock().unwrap().contains_key(key) {
-            Standing::Enrolment
+            PeerRole::Enrolment
         } else {
-            Standing::Unknown
+            PeerRole::Unknown
         }
     }
 
@@ -250,7 +249,7 @@ pub struct Setup {
     pub scenario: Scenario,
     pub transport: Transport,
     pub internet: Internet,
-    pub list: Arc<List>,
+    pub list: Arc<TerminalList>,
     /// The key that the terminal expects at the gateway.
     pub expects: u8,
     /// The key that the terminal has.
@@ -267,7 +266,7 @@ pub fn link(delay: &str) -> Scenario {
 }
 
 /// The same over GEO, and nothing comes through any more from `from` on.
-pub fn dark_from(from: &str) -> Scenario {
+pub fn outage_from(from: &str) -> Scenario {
     scenario(&format!(
         "rate = \"1 Gbit/s\"\ndelay = \"250 ms\"\nqueue = \"100 MB\"\n\
          outages = [{{ from = \"{from}\", for = \"1 h\", packets = \"lost\" }}]"
@@ -283,7 +282,7 @@ fn scenario(direction: &str) -> Scenario {
 
 impl Default for Setup {
     fn default() -> Self {
-        let list = List::default();
+        let list = TerminalList::default();
         list.terminals
             .lock()
             .unwrap()
@@ -360,7 +359,7 @@ impl Setup {
     pub fn gateway(&self, endpoint: noq::Endpoint) -> JoinHandle<()> {
         let gateway = Gateway::new(
             endpoint,
-            Parts {
+            Configuration {
                 server: self.server(),
                 registry: self.list.clone(),
                 transport: self.transport.clone(),

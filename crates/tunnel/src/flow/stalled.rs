@@ -1,9 +1,9 @@
-//! What flows that are not read may hold.
+//! The bound on flows that are not read.
 //!
 //! A flow whose application does not read keeps up to one window of bytes in this
 //! end, and the session's window is finite. When so many flows have stalled that the
 //! others would run short, the one that has been stalled longest is reset: one
-//! paused download must not stop everybody else's mail.
+//! paused download must not stop all others.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,7 +17,7 @@ const STALLED_AFTER: Duration = Duration::from_secs(10);
 
 /// The stalled flows of one session.
 #[derive(Debug, Clone)]
-pub struct Stalls {
+pub struct StalledFlows {
     most: usize,
     flows: Arc<Mutex<Flows>>,
 }
@@ -33,7 +33,7 @@ struct Flows {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Evicted;
 
-impl Stalls {
+impl StalledFlows {
     /// Up to `most` flows may stall at the same time.
     pub fn new(most: usize) -> Self {
         Self {
@@ -67,26 +67,20 @@ impl Stalls {
             // Dropping the sender is the message.
             flows.stalled.pop_first();
         }
-        (
-            Stall {
-                stalls: self,
-                number,
-            },
-            evicted,
-        )
+        (Stall { all: self, number }, evicted)
     }
 }
 
 /// A flow that is stalled now.
 struct Stall<'a> {
-    stalls: &'a Stalls,
+    all: &'a StalledFlows,
     number: u64,
 }
 
 impl Drop for Stall<'_> {
     fn drop(&mut self) {
         let mut flows = self
-            .stalls
+            .all
             .flows
             .lock()
             .unwrap_or_else(PoisonError::into_inner);

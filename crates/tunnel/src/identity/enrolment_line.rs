@@ -1,4 +1,4 @@
-//! The one line that pairs a terminal with a gateway.
+//! The enrolment line, which pairs a terminal with a gateway.
 //!
 //! The line carries the gateway's address and key, and the seed of a one-time key
 //! that the gateway has put on its list. The terminal makes an identity of its
@@ -12,7 +12,8 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::identity::{Fingerprint, Identity};
+use super::fingerprint::Fingerprint;
+use super::key::Identity;
 use crate::target::Target;
 
 const SCHEME: &str = "bentpipe";

@@ -1,4 +1,4 @@
-//! What terminal and gateway need from the world around them.
+//! Sockets, dialler and resolver that terminal and gateway are handed.
 
 use std::future::Future;
 use std::io;

@@ -1,4 +1,4 @@
-//! One flow: a local socket and a stream of the tunnel, until both directions end.
+//! A TCP flow: a local socket and a stream of the tunnel, until both directions end.
 //!
 //! The rules, the same at both ends of the tunnel:
 //!
@@ -19,48 +19,13 @@ use futures_util::FutureExt as _;
 use h3::error::{Code, StreamError};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 
-use crate::outside::Socket;
-use crate::stall::Stalls;
-use crate::wire::request::Refusal;
+use super::outcome::{Carried, FlowError};
+use super::stalled::StalledFlows;
+use crate::sockets::Socket;
 
 /// What is read from a socket at a time. It belongs to the thread, not to the flow,
 /// so that idle flows hold no buffer.
 const READ: usize = 64 * 1024;
-
-/// Bytes that a flow has carried.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Carried {
-    /// From the local socket into the tunnel.
-    pub up: u64,
-    /// From the tunnel to the local socket.
-    pub down: u64,
-}
-
-/// Why a flow ended before both sides had finished.
-#[derive(Debug, thiserror::Error)]
-pub enum FlowError {
-    /// The local side broke.
-    #[error("the local connection broke: {0}")]
-    Local(io::Error),
-    /// The stream broke: reset by the other end, or its session lost.
-    #[error("the tunnel's stream broke: {0}")]
-    Stream(#[from] StreamError),
-    /// The other end reads no more.
-    #[error("the other end reads no more")]
-    Stopped,
-    /// The gateway did not open the flow.
-    #[error("the gateway refused: {0}")]
-    Refused(#[from] Refusal),
-    /// Too many flows were not read.
-    #[error("it was not read for longest among too many such flows")]
-    Stalled,
-    /// The gateway did not say whether it opens the flow.
-    #[error("the gateway did not answer in time")]
-    Unanswered,
-    /// There was no session in time.
-    #[error("there is no session with the gateway")]
-    NoSession,
-}
 
 /// The sending half of a stream, at either end of the tunnel.
 pub trait Up: Send {
@@ -124,7 +89,7 @@ pub async fn carry<U: Up, D: Down>(
     mut down: D,
     opened: impl AsyncFnOnce(&mut D) -> Result<(), FlowError>,
     stopped: impl Future<Output = ()> + Send,
-    stalls: &Stalls,
+    stalled: &StalledFlows,
 ) -> (Carried, Result<(), FlowError>) {
     let (mut reader, mut writer) = tokio::io::split(socket);
     let mut carried = Carried::default();
@@ -154,7 +119,7 @@ pub async fn carry<U: Up, D: Down>(
         loop {
             let (mut data, ended) = receive_batch(&mut down).await;
             *went_down += data.len() as u64;
-            stalls
+            stalled
                 .bound(writer.write_all_buf(&mut data))
                 .await
                 .map_err(|_| FlowError::Stalled)?

@@ -1,18 +1,21 @@
-//! The terminal: takes applications' connections and sends them to the gateway.
+//! The flows of a terminal: applications' connections, each carried to the gateway.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::{Semaphore, watch};
 
-use crate::flow::{self, FlowError};
-use crate::outside::{Resolve, Socket};
-use crate::session::{Connector, Session};
-use crate::stall::Stalls;
+use super::connector::Connector;
+use super::session::{DownStream, Session};
+use crate::flow::stalled::StalledFlows;
+use crate::flow::{Carried, FlowError, tcp};
+use crate::session::BidiStream;
+use crate::sockets::{Resolve, Socket};
 use crate::target::Target;
 use crate::transport::MAX_FLOWS;
-use crate::wire::request::Refusal;
+use crate::wire::proxy_status::Refusal;
 
 /// How long a flow waits for a session before it is reset. Browsers give up on a
 /// connection after some 20 s; a GEO session opens in two.
@@ -28,7 +31,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(15);
 pub struct Terminal {
     session: watch::Receiver<Option<Session>>,
     flows: Arc<Semaphore>,
-    stalls: Stalls,
+    stalled: StalledFlows,
 }
 
 impl Terminal {
@@ -36,11 +39,11 @@ impl Terminal {
     /// terminal is to work.
     pub fn new<R: Resolve>(connector: Connector<R>) -> (Self, impl Future<Output = Infallible>) {
         let (current, session) = watch::channel(None);
-        let stalls = Stalls::new(connector.transport.max_stalled_flows());
+        let stalled = StalledFlows::new(connector.transport.max_stalled_flows());
         let terminal = Self {
             session,
             flows: Arc::new(Semaphore::new(MAX_FLOWS as usize)),
-            stalls,
+            stalled,
         };
         (terminal, async move { connector.keep(&current).await })
     }
@@ -60,14 +63,14 @@ impl Terminal {
             Ok((session, stream)) => {
                 let stopped = session.stops().stopped(stream.id());
                 let (up, down) = stream.split();
-                let opened = async |down: &mut crate::session::DownStream| {
+                let opened = async |down: &mut DownStream| {
                     let answer = tokio::time::timeout(ANSWER_WAIT, down.recv_response());
                     let answer = answer.await.map_err(|_| FlowError::Unanswered)??;
                     Refusal::read(&answer).map_err(FlowError::Refused)
                 };
-                flow::carry(socket, up, down, opened, stopped, &self.stalls).await
+                tcp::carry(socket, up, down, opened, stopped, &self.stalled).await
             }
-            Err(error) => (flow::Carried::default(), Err(error)),
+            Err(error) => (Carried::default(), Err(error)),
         };
         match result {
             Ok(()) => tracing::debug!(%target, up = carried.up, down = carried.down, "flow ended"),
@@ -80,13 +83,7 @@ impl Terminal {
     async fn open(
         &self,
         target: &Target,
-    ) -> Result<
-        (
-            Session,
-            h3::client::RequestStream<crate::session::BidiStream, bytes::Bytes>,
-        ),
-        FlowError,
-    > {
+    ) -> Result<(Session, h3::client::RequestStream<BidiStream, Bytes>), FlowError> {
         let mut current = self.session.clone();
         let wait = current.wait_for(|session| session.as_ref().is_some_and(|s| !s.is_closed()));
         let session = match tokio::time::timeout(SESSION_WAIT, wait).await {

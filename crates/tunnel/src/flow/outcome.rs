@@ -1,0 +1,42 @@
+//! The outcome of a flow: what it has carried, and why it ended.
+
+use std::io;
+
+use h3::error::StreamError;
+
+use crate::wire::proxy_status::Refusal;
+
+/// Bytes that a flow has carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Carried {
+    /// From the local socket into the tunnel.
+    pub up: u64,
+    /// From the tunnel to the local socket.
+    pub down: u64,
+}
+
+/// Why a flow ended before both sides had finished.
+#[derive(Debug, thiserror::Error)]
+pub enum FlowError {
+    /// The local side broke.
+    #[error("the local connection broke: {0}")]
+    Local(io::Error),
+    /// The stream broke: reset by the other end, or its session lost.
+    #[error("the tunnel's stream broke: {0}")]
+    Stream(#[from] StreamError),
+    /// The other end reads no more.
+    #[error("the other end reads no more")]
+    Stopped,
+    /// The gateway did not open the flow.
+    #[error("the gateway refused: {0}")]
+    Refused(#[from] Refusal),
+    /// Too many flows have stalled, and this one for longest.
+    #[error("reset: the longest-stalled of too many stalled flows")]
+    Stalled,
+    /// The gateway did not say whether it opens the flow.
+    #[error("the gateway did not answer in time")]
+    Unanswered,
+    /// There was no session in time.
+    #[error("there is no session with the gateway")]
+    NoSession,
+}

@@ -1,0 +1,105 @@
+//! Connections to origins: resolve, ask the egress rules, dial.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+
+use super::egress::Egress;
+use crate::sockets::Dial;
+use crate::target::{Host, Target};
+use crate::wire::proxy_status::{ErrorKind, Refusal};
+
+/// An origin that has not answered by then is told to the terminal as a timeout.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Wait before the next address of a name is tried beside the last (RFC 8305, section 8).
+const NEXT_ADDRESS: Duration = Duration::from_millis(250);
+
+/// Connects to origins that the egress rules allow.
+pub struct Dialler<D> {
+    /// The rules.
+    pub egress: Egress,
+    /// Resolver and sockets.
+    pub sockets: D,
+}
+
+impl<D: Dial> Dialler<D> {
+    /// Connects to `target`: its addresses that egress allows, one after the other,
+    /// beside each other when one is slow (RFC 8305).
+    pub async fn connect(&self, target: &Target) -> Result<D::Socket, Refusal> {
+        let deadline = tokio::time::sleep(DIAL_TIMEOUT);
+        tokio::pin!(deadline);
+        let addresses = tokio::select! {
+            biased;
+            addresses = self.allowed(target) => addresses?,
+            () = &mut deadline => {
+                let detail = format!("{target} did not resolve within {} s", DIAL_TIMEOUT.as_secs());
+                return Err(Refusal { kind: ErrorKind::DnsTimeout, detail });
+            }
+        };
+        let mut waiting = addresses.into_iter();
+        let mut dialling = FuturesUnordered::new();
+        let mut failure = None;
+        loop {
+            if let Some(address) = waiting.next() {
+                let address = SocketAddr::new(address, target.port);
+                dialling.push(async move { (address, self.sockets.dial(address).await) });
+            } else if dialling.is_empty() {
+                return Err(failure.unwrap_or_else(|| Refusal {
+                    kind: ErrorKind::DnsError,
+                    detail: format!("{target} has no address"),
+                }));
+            }
+            let more = waiting.len() > 0;
+            tokio::select! {
+                biased;
+                Some((address, dialled)) = dialling.next() => match dialled {
+                    Ok(socket) => return Ok(socket),
+                    Err(error) => {
+                        let detail = format!("{address}: {error}");
+                        failure.get_or_insert(Refusal { kind: ErrorKind::of_dial(&error), detail });
+                    }
+                },
+                () = tokio::time::sleep(NEXT_ADDRESS), if more => {}
+                () = &mut deadline => {
+                    let detail = format!("{target} did not answer within {} s", DIAL_TIMEOUT.as_secs());
+                    return Err(Refusal { kind: ErrorKind::ConnectionTimeout, detail });
+                }
+            }
+        }
+    }
+
+    /// The target's addresses that may be dialled.
+    async fn allowed(&self, target: &Target) -> Result<Vec<IpAddr>, Refusal> {
+        let addresses = match &target.host {
+            Host::Address(address) => vec![*address],
+            Host::Name(name) => self.sockets.resolve(name).await.map_err(|error| Refusal {
+                kind: ErrorKind::DnsError,
+                detail: format!("{name}: {error}"),
+            })?,
+        };
+        let own = self.sockets.own_addresses();
+        let mut denied = None;
+        let allowed: Vec<_> = addresses
+            .into_iter()
+            .filter(|address| match self.egress.check(*address, &own) {
+                Ok(()) => true,
+                Err(kind) => {
+                    denied = Some(Refusal {
+                        kind: ErrorKind::DestinationIpProhibited,
+                        detail: format!("{address} is {kind} and not in egress.allow"),
+                    });
+                    false
+                }
+            })
+            .collect();
+        match denied {
+            Some(refusal) if allowed.is_empty() => {
+                tracing::warn!(%target, "egress denied: {}", refusal.detail);
+                Err(refusal)
+            }
+            _ => Ok(allowed),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The requests of one session: read, checked against the peer's role, answered.
+
+use std::sync::Arc;
+
+use bentpipe_quic::h3::{Connection, Stops};
+use bytes::Bytes;
+
+use super::dial::Dialler;
+use crate::flow::stalled::StalledFlows;
+use crate::flow::tcp::{self, Down as _};
+use crate::flow::{Carried, FlowError};
+use crate::identity::{Fingerprint, PeerRole, Registry};
+use crate::session::{BidiStream, path_summary};
+use crate::sockets::Dial;
+use crate::wire::MAX_FIELD_SECTION;
+use crate::wire::proxy_status::{self, ErrorKind, Refusal};
+use crate::wire::request::Request;
+
+type RequestStream = h3::server::RequestStream<BidiStream, Bytes>;
+
+/// Answers requests.
+pub struct Requests<D> {
+    /// The keys that may be enrolled with.
+    pub registry: Arc<dyn Registry>,
+    /// Connections to origins.
+    pub dialler: Dialler<D>,
+    /// Flows of one session that may stall at the same time.
+    pub max_stalled_flows: usize,
+}
+
+/// One session, as its requests see it.
+struct Peer {
+    connection: noq::Connection,
+    key: Fingerprint,
+    role: PeerRole,
+    stops: Stops,
+    stalled: StalledFlows,
+}
+
+impl<D: Dial> Requests<D> {
+    /// Answers all requests of a session until it ends.
+    pub async fn serve(
+        self: &Arc<Self>,
+        connection: &noq::Connection,
+        key: Fingerprint,
+        role: PeerRole,
+    ) {
+        let wire = Connection::new(connection.clone());
+        let peer = Arc::new(Peer {
+            connection: connection.clone(),
+            key,
+            role,
+            stops: wire.stops(),
+            stalled: StalledFlows::new(self.max_stalled_flows),
+        });
+        let mut requests = match h3::server::builder()
+            .max_field_section_size(MAX_FIELD_SECTION)
+            .send_grease(false)
+            .build::<_, Bytes>(wire)
+            .await
+        {
+            Ok(requests) => requests,
+            Err(error) => {
+                tracing::warn!(%key, "HTTP/3 could not be set up: {error}");
+                return;
+            }
+        };
+        loop {
+            match requests.accept().await {
+                Ok(Some(resolver)) => {
+                    let (service, peer) = (self.clone(), peer.clone());
+                    tokio::spawn(async move {
+                        match resolver.resolve_request().await {
+                            Ok((request, stream)) => {
+                                service.answer(Request::read(&request), stream, &peer).await;
+                            }
+                            Err(error) => tracing::debug!(%key, "request not understood: {error}"),
+                        }
+                    });
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::debug!(%key, "no more requests: {error}");
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn answer(&self, request: Result<Request, Refusal>, stream: RequestStream, peer: &Peer) {
+        let prohibited = |detail: &str| Refusal {
+            kind: ErrorKind::DestinationIpProhibited,
+            detail: detail.into(),
+        };
+        match (request, peer.role) {
+            (Ok(Request::Connect(target)), PeerRole::Terminal) => {
+                match self.dialler.connect(&target).await {
+                    Ok(socket) => {
+                        let (carried, result) = self.open_flow(socket, stream, peer).await;
+                        let Carried { up, down } = carried;
+                        let path = path_summary(&peer.connection);
+                        match result {
+                            Ok(()) => tracing::debug!(%target, up, down, path, "flow ended"),
+                            Err(error) => {
+                                tracing::debug!(%target, up, down, path, "flow reset: {error}")
+                            }
+                        }
+                    }
+                    Err(refusal) => {
+                        tracing::debug!(%target, "flow refused: {refusal}");
+                        refuse(stream, &refusal).await;
+                    }
+                }
+            }
+            (Ok(Request::Enrol(terminal)), PeerRole::Enrolment) => {
+                match self.registry.enrol(&peer.key, terminal) {
+                    Ok(()) => {
+                        tracing::info!(%terminal, "terminal enrolled");
+                        accept(stream).await;
+                    }
+                    Err(why) => {
+                        tracing::warn!(%terminal, "terminal not enrolled: {why}");
+                        refuse(stream, &prohibited(&why)).await;
+                    }
+                }
+            }
+            (Ok(Request::Connect(_)), _) => {
+                refuse(stream, &prohibited("a one-time key can only enrol")).await;
+            }
+            (Ok(Request::Enrol(_)), _) => {
+                refuse(
+                    stream,
+                    &prohibited("an enrolled terminal cannot enrol others"),
+                )
+                .await;
+            }
+            (Err(refusal), _) => refuse(stream, &refusal).await,
+        }
+    }
+
+    async fn open_flow(
+        &self,
+        socket: D::Socket,
+        mut stream: RequestStream,
+        peer: &Peer,
+    ) -> (Carried, Result<(), FlowError>) {
+        if let Err(error) = stream.send_response(proxy_status::accepted()).await {
+            return (Carried::default(), Err(error.into()));
+        }
+        let stopped = peer.stops.stopped(stream.send_id());
+        let (up, down) = stream.split();
+        tcp::carry(
+            socket,
+            up,
+            down,
+            async |_: &mut _| Ok(()),
+            stopped,
+            &peer.stalled,
+        )
+        .await
+    }
+}
+
+/// Answers that it is done. An error means that nobody is there to hear it.
+async fn accept(mut stream: RequestStream) {
+    let _ = stream.send_response(proxy_status::accepted()).await;
+    let _ = stream.finish().await;
+}
+
+/// Answers that it is refused. An error means that nobody is there to hear it.
+async fn refuse(stream: RequestStream, refusal: &Refusal) {
+    let (mut up, mut down) = stream.split();
+    let _ = up.send_response(refusal.response()).await;
+    let _ = up.finish().await;
+    down.abort();
+}

@@ -1,0 +1,180 @@
+//! The gateway as a whole: accepts sessions and serves them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bentpipe_cc::PathMemory;
+use h3::error::Code;
+use noq::VarInt;
+
+use super::admission::{Admission, HANDSHAKE_TIMEOUT};
+use super::dial::Dialler;
+use super::egress::Egress;
+use super::requests::Requests;
+use super::sessions::Sessions;
+use crate::identity::{Fingerprint, Identity, PeerRole, Registry, tls};
+use crate::paths::{PathLease, Paths};
+use crate::session::{close, describe, path_summary};
+use crate::sockets::Dial;
+use crate::transport::{MAX_FLOWS, Transport};
+
+/// A one-time key has this long to enrol its terminal.
+const ENROLMENT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A running gateway.
+pub struct Gateway<D> {
+    endpoint: noq::Endpoint,
+    server: noq::ServerConfig,
+    registry: Arc<dyn Registry>,
+    transport: Transport,
+    requests: Arc<Requests<D>>,
+    paths: Paths,
+    sessions: Sessions,
+}
+
+/// What a gateway needs beside its endpoint.
+pub struct Configuration<D> {
+    /// The configuration that its endpoint has, of [`server_config`].
+    pub server: noq::ServerConfig,
+    /// The keys that it accepts.
+    pub registry: Arc<dyn Registry>,
+    /// Windows and controller.
+    pub transport: Transport,
+    /// What may be dialled.
+    pub egress: Egress,
+    /// How it is dialled.
+    pub dialler: D,
+    /// What earlier sessions learnt of the ways to the terminals.
+    pub paths: Paths,
+}
+
+/// The QUIC configuration of a gateway that is `identity`.
+pub fn server_config(
+    identity: &Identity,
+    registry: Arc<dyn Registry>,
+    transport: &Transport,
+) -> noq::ServerConfig {
+    let tls = Arc::new(tls::server(identity, registry));
+    let mut config = noq::ServerConfig::with_crypto(tls);
+    config.transport_config(Arc::new(transport.quic(MAX_FLOWS, PathMemory::default())));
+    Admission::configure(&mut config);
+    config
+}
+
+impl<D: Dial> Gateway<D> {
+    /// A gateway that serves what arrives at `endpoint`.
+    pub fn new(endpoint: noq::Endpoint, configuration: Configuration<D>) -> Arc<Self> {
+        let Configuration {
+            server,
+            registry,
+            transport,
+            egress,
+            dialler,
+            paths,
+        } = configuration;
+        let requests = Arc::new(Requests {
+            registry: registry.clone(),
+            dialler: Dialler {
+                egress,
+                sockets: dialler,
+            },
+            max_stalled_flows: transport.max_stalled_flows(),
+        });
+        Arc::new(Self {
+            endpoint,
+            server,
+            registry,
+            transport,
+            requests,
+            paths,
+            sessions: Sessions::default(),
+        })
+    }
+
+    /// Serves until the endpoint is closed.
+    pub async fn run(self: &Arc<Self>) {
+        let admission = Admission::new();
+        while let Some(incoming) = self.endpoint.accept().await {
+            let Some((incoming, admitted)) = admission.admit(incoming) else {
+                continue;
+            };
+            let gateway = self.clone();
+            tokio::spawn(async move {
+                let from = incoming.remote_address();
+                let memory = PathMemory::default();
+                let server = gateway.server(memory.clone());
+                let handshake = async { incoming.accept_with(server)?.await };
+                let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await;
+                drop(admitted);
+                match handshake {
+                    Ok(Ok(connection)) => gateway.serve(connection, from, memory).await,
+                    Ok(Err(error)) => tracing::warn!(%from, "no session: {}", describe(&error)),
+                    Err(_) => tracing::debug!(%from, "no session: the handshake was not finished"),
+                }
+            });
+        }
+    }
+
+    /// The configuration for a session whose controller works with `memory`.
+    fn server(&self, memory: PathMemory) -> Arc<noq::ServerConfig> {
+        let transport = self.transport.quic(MAX_FLOWS, memory);
+        let mut server = self.server.clone();
+        server.transport_config(Arc::new(transport));
+        Arc::new(server)
+    }
+
+    /// UDP datagrams that belonged to a session, so far.
+    pub fn session_datagrams(&self) -> u64 {
+        self.sessions.datagrams()
+    }
+
+    /// How the path to the terminal with `key` stands, if it has a session.
+    pub fn path(&self, key: &Fingerprint) -> Option<noq::PathStats> {
+        self.sessions.get(key)?.path_stats(noq::PathId::ZERO)
+    }
+
+    async fn serve(
+        self: Arc<Self>,
+        connection: noq::Connection,
+        from: SocketAddr,
+        memory: PathMemory,
+    ) {
+        let Some(key) = Fingerprint::of_peer(&connection) else {
+            // The handshake requires a certificate; without one it is a defect of ours.
+            connection.close(VarInt::from_u32(0), b"no key was shown");
+            return;
+        };
+        let role = self.registry.role(&key);
+        let most = self.transport.max_sessions();
+        if role == PeerRole::Terminal && !self.sessions.admit(key, &connection, most) {
+            tracing::warn!(%from, %key, "session refused: {most} are open, which is what the memory is for");
+            close(
+                &connection,
+                Code::H3_EXCESSIVE_LOAD,
+                "the gateway has no room for another session",
+            );
+            return;
+        }
+        // From here on it is known who sends, and with that what may be known of the path.
+        let lease = (role == PeerRole::Terminal).then(|| self.paths.lease(key, memory));
+        let known = lease.as_ref().map(PathLease::describe);
+        tracing::info!(%from, %key, ?role, known, "session is up");
+        let serving = self.requests.serve(&connection, key, role);
+        if role == PeerRole::Terminal {
+            serving.await;
+        } else if tokio::time::timeout(ENROLMENT_TIMEOUT, serving)
+            .await
+            .is_err()
+        {
+            close(&connection, Code::H3_NO_ERROR, "the time to enrol is over");
+        }
+        drop(lease);
+        let why = connection
+            .close_reason()
+            .map_or_else(|| "ended".into(), |error| describe(&error));
+        let path = path_summary(&connection);
+        tracing::info!(%from, %key, %path, "session ended: {why}");
+        self.sessions.ended(&key, &connection);
+    }
+}

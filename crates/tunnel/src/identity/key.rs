@@ -1,0 +1,93 @@
+//! The private key and certificate of one end.
+
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use super::fingerprint::Fingerprint;
+
+/// Everything of a PKCS #8 Ed25519 key that comes before the seed (RFC 8410, section 7).
+const PKCS8_ED25519: [u8; 16] = [
+    0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
+];
+
+/// An end's own key and certificate.
+#[derive(Debug)]
+pub struct Identity {
+    certificate: CertificateDer<'static>,
+    key: PrivatePkcs8KeyDer<'static>,
+    pem: String,
+    fingerprint: Fingerprint,
+}
+
+/// Why a text is not an identity.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not an Ed25519 private key in PEM (PKCS #8): {0}")]
+pub struct IdentityError(String);
+
+impl Identity {
+    /// The identity that belongs to 32 secret random bytes.
+    pub fn from_seed(seed: &[u8; 32]) -> Self {
+        let pkcs8 = [&PKCS8_ED25519[..], seed].concat();
+        let key = rcgen::KeyPair::from_pkcs8_der_and_sign_algo(
+            &PrivatePkcs8KeyDer::from(pkcs8),
+            &rcgen::PKCS_ED25519,
+        )
+        .expect("any 32 bytes are an Ed25519 seed");
+        Self::new(&key).expect("a fixed self-signed certificate can be made with any key")
+    }
+
+    /// Reads an identity that [`Self::to_pem`] wrote.
+    pub fn from_pem(pem: &str) -> Result<Self, IdentityError> {
+        let refuse = |error: rcgen::Error| IdentityError(error.to_string());
+        let key = rcgen::KeyPair::from_pem(pem).map_err(refuse)?;
+        if !key.is_compatible(&rcgen::PKCS_ED25519) {
+            return Err(IdentityError("it is of another kind".into()));
+        }
+        Self::new(&key).map_err(refuse)
+    }
+
+    fn new(key: &rcgen::KeyPair) -> Result<Self, rcgen::Error> {
+        let mut params = rcgen::CertificateParams::new(vec!["bentpipe.invalid".to_owned()])?;
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, "bentpipe");
+        // With a fixed serial number the certificate depends on the key alone.
+        params.serial_number = Some(rcgen::SerialNumber::from(1u64));
+        let certificate = params.self_signed(key)?.der().clone();
+        let fingerprint =
+            Fingerprint::of(&certificate).expect("a certificate that was just made can be read");
+        Ok(Self {
+            certificate,
+            key: PrivatePkcs8KeyDer::from(key.serialize_der()),
+            pem: key.serialize_pem(),
+            fingerprint,
+        })
+    }
+
+    /// The private key as text. Whoever reads it is this end.
+    pub fn to_pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// What the other end knows this one by.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// A secret of 32 bytes that only this identity has, different for each `purpose`.
+    pub fn derived_secret(&self, purpose: &str) -> [u8; 32] {
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, self.key.secret_pkcs8_der());
+        let tag = ring::hmac::sign(&key, purpose.as_bytes());
+        tag.as_ref().try_into().expect("HMAC-SHA256 gives 32 bytes")
+    }
+
+    /// The certificate that shows the public key.
+    pub(super) fn certificate(&self) -> CertificateDer<'static> {
+        self.certificate.clone()
+    }
+
+    /// The key behind it.
+    pub(super) fn private_key(&self) -> PrivateKeyDer<'static> {
+        PrivateKeyDer::Pkcs8(self.key.clone_key())
+    }
+}

@@ -1,0 +1,22 @@
+//! Identities of the two ends, and how each makes sure of the other.
+//!
+//! An identity is an Ed25519 key (RFC 8032) in a self-signed certificate. Names,
+//! dates and authorities in it mean nothing: each end knows the other's key from
+//! enrolment and accepts no other, also when a clock is years wrong. Both ends
+//! authenticate in the TLS 1.3 handshake; there is no way to leave it out.
+//!
+//! - `fingerprint`: the hash of a public key, which names a peer
+//! - `key`: an end's own private key
+//! - `registry`: the keys that a gateway accepts
+//! - [`tls`]: the handshake
+//! - [`enrolment_line`]: the one line that pairs a terminal with a gateway
+
+mod fingerprint;
+mod key;
+mod registry;
+pub mod tls;
+pub mod enrolment_line;
+
+pub use fingerprint::{Fingerprint, FingerprintError};
+pub use key::{Identity, IdentityError};
+pub use registry::{PeerRole, Registry};

@@ -1,0 +1,150 @@
+//! TLS 1.3 in which both ends authenticate by their keys.
+
+use std::sync::Arc;
+
+use noq::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, SignatureScheme};
+
+use super::fingerprint::Fingerprint;
+use super::key::Identity;
+use super::registry::{PeerRole, Registry};
+
+/// The application protocol that TLS negotiates (RFC 9114, section 3.1).
+const ALPN: &[u8] = b"h3";
+
+/// TLS of a terminal that will only speak to the gateway with key `gateway`.
+pub fn client(identity: &Identity, gateway: Fingerprint) -> QuicClientConfig {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = Arc::new(ExpectGateway {
+        expected: gateway,
+        provider: provider.clone(),
+    });
+    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .expect("the provider has TLS 1.3")
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_client_auth_cert(vec![identity.certificate()], identity.private_key())
+        .expect("certificate and key belong together");
+    tls.alpn_protocols = vec![ALPN.to_vec()];
+    QuicClientConfig::try_from(tls).expect("the provider has QUIC's initial cipher suite")
+}
+
+/// TLS of a gateway that only speaks to those in `registry`.
+pub fn server(identity: &Identity, registry: Arc<dyn Registry>) -> QuicServerConfig {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = Arc::new(ExpectEnrolled {
+        own: identity.fingerprint(),
+        registry,
+        provider: provider.clone(),
+    });
+    let mut tls = rustls::ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .expect("the provider has TLS 1.3")
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(vec![identity.certificate()], identity.private_key())
+        .expect("certificate and key belong together");
+    tls.alpn_protocols = vec![ALPN.to_vec()];
+    // No resumption and no early data: every session shows its key anew.
+    tls.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+    tls.send_tls13_tickets = 0;
+    QuicServerConfig::try_from(tls).expect("the provider has QUIC's initial cipher suite")
+}
+
+/// The text of this error travels to the other end as the reason of the close.
+fn refused(text: String) -> rustls::Error {
+    rustls::Error::General(text)
+}
+
+/// How both verifiers check that the other end has the key that it shows.
+macro_rules! signatures {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            _message: &[u8],
+            _certificate: &CertificateDer<'_>,
+            _signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            Err(refused("TLS 1.2 is not spoken here".into()))
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            let algorithms = &self.provider.signature_verification_algorithms;
+            rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            vec![SignatureScheme::ED25519]
+        }
+    };
+}
+
+/// Accepts the gateway with the expected key, and no other.
+#[derive(Debug)]
+struct ExpectGateway {
+    expected: Fingerprint,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for ExpectGateway {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let presented = Fingerprint::of(certificate)?;
+        if presented == self.expected {
+            return Ok(ServerCertVerified::assertion());
+        }
+        Err(refused(format!(
+            "the gateway's key is {presented}, but this terminal expects {}",
+            self.expected
+        )))
+    }
+
+    signatures!();
+}
+
+/// Accepts terminals and enrolment keys that the registry knows, and nobody else.
+#[derive(Debug)]
+struct ExpectEnrolled {
+    own: Fingerprint,
+    registry: Arc<dyn Registry>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ClientCertVerifier for ExpectEnrolled {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        let presented = Fingerprint::of(certificate)?;
+        match self.registry.role(&presented) {
+            PeerRole::Terminal | PeerRole::Enrolment => Ok(ClientCertVerified::assertion()),
+            PeerRole::Unknown => Err(refused(format!(
+                "the terminal's key is {presented}, which is not enrolled at the gateway {}",
+                self.own
+            ))),
+        }
+    }
+
+    signatures!();
+}

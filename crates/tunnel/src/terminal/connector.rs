@@ -1,0 +1,135 @@
+//! The connector: opens a terminal's session with its gateway, and again with back-off
+//! when it is lost.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bentpipe_cc::PathMemory;
+use tokio::sync::watch;
+
+use super::session::Session;
+use crate::identity::{Fingerprint, Identity, tls};
+use crate::paths::Paths;
+use crate::session::describe;
+use crate::sockets::Resolve;
+use crate::target::{Host, Target};
+use crate::transport::Transport;
+
+/// An attempt to open a session ends after this: seven timeouts of a GEO handshake.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(12);
+/// First and longest wait between attempts.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
+/// How to open a session.
+#[derive(Debug)]
+pub struct Connector<R> {
+    /// Where from.
+    pub endpoint: noq::Endpoint,
+    /// As whom.
+    pub identity: Arc<Identity>,
+    /// Where to.
+    pub gateway: Target,
+    /// The key that must be there.
+    pub gateway_key: Fingerprint,
+    /// With what windows and controller.
+    pub transport: Transport,
+    /// What earlier sessions learnt of the way there.
+    pub paths: Paths,
+    /// How the gateway's name becomes an address.
+    pub resolver: R,
+}
+
+/// Why there is no session.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The gateway's name does not resolve.
+    #[error("the gateway's name {0:?} does not resolve: {1}")]
+    Resolve(String, String),
+    /// The address cannot be used.
+    #[error("cannot connect to {0}: {1}")]
+    Connect(SocketAddr, noq::ConnectError),
+    /// The handshake failed, or the session was lost.
+    #[error("{0}")]
+    Lost(String),
+    /// No answer.
+    #[error("{0} did not answer within {time} s; is the gateway running there and its UDP port open?", time = OPEN_TIMEOUT.as_secs())]
+    NoAnswer(SocketAddr),
+    /// HTTP/3 could not be set up.
+    #[error("HTTP/3 could not be set up: {0}")]
+    Http(String),
+}
+
+impl<R: Resolve> Connector<R> {
+    /// Opens a session. The other end's key has been verified when this returns; ours
+    /// is verified by the gateway while the first requests are on their way.
+    pub async fn open(&self) -> Result<Session, SessionError> {
+        let address = self.address().await?;
+        let tls = Arc::new(tls::client(&self.identity, self.gateway_key));
+        let mut config = noq::ClientConfig::new(tls);
+        let known = self.paths.known(&self.gateway_key);
+        let memory = known.map_or_else(PathMemory::default, PathMemory::with);
+        // The gateway opens no requests towards us.
+        config.transport_config(Arc::new(self.transport.quic(0, memory.clone())));
+        // The name is never checked, the key is; a fixed name tells eavesdroppers nothing.
+        let connecting = self
+            .endpoint
+            .connect_with(config, address, "bentpipe.invalid")
+            .map_err(|error| SessionError::Connect(address, error))?;
+        let connection = tokio::time::timeout(OPEN_TIMEOUT, connecting)
+            .await
+            .map_err(|_| SessionError::NoAnswer(address))?
+            .map_err(|error| SessionError::Lost(describe(&error)))?;
+        // Only now: what is known would not age while the gateway cannot be reached.
+        let lease = self.paths.lease(self.gateway_key, memory);
+        Session::new(connection, lease)
+            .await
+            .map_err(SessionError::Http)
+    }
+
+    async fn address(&self) -> Result<SocketAddr, SessionError> {
+        let host = match &self.gateway.host {
+            Host::Address(address) => return Ok(SocketAddr::new(*address, self.gateway.port)),
+            Host::Name(name) => name,
+        };
+        let error = |why: &str| SessionError::Resolve(host.clone(), why.to_owned());
+        let addresses = self
+            .resolver
+            .resolve(host)
+            .await
+            .map_err(|failure| error(&failure.to_string()))?;
+        let address = addresses
+            .first()
+            .ok_or_else(|| error("it has no address"))?;
+        Ok(SocketAddr::new(*address, self.gateway.port))
+    }
+
+    /// Keeps a session open for ever and publishes it in `current`.
+    pub async fn keep(&self, current: &watch::Sender<Option<Session>>) -> std::convert::Infallible {
+        let mut wait = BACKOFF.0;
+        loop {
+            match self.open().await {
+                Ok(session) => {
+                    current.send_replace(Some(session.clone()));
+                    match session.confirmed().await {
+                        Ok(()) => {
+                            wait = BACKOFF.0;
+                            let known = session.known_path();
+                            tracing::info!(gateway = %self.gateway, known, "session is up");
+                            let why = session.closed().await;
+                            let path = session.path_summary();
+                            tracing::warn!(gateway = %self.gateway, %path, "session lost: {why}");
+                        }
+                        Err(why) => {
+                            tracing::warn!(gateway = %self.gateway, "no session: {why}");
+                        }
+                    }
+                    current.send_replace(None);
+                }
+                Err(error) => tracing::warn!(gateway = %self.gateway, "no session: {error}"),
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(BACKOFF.1);
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! The terminal: takes applications' connections and sends them to the gateway.
+//!
+//! - `connector`: opens the session
+//! - `session`: the one warm session
+//! - `flows`: applications' connections through it
+
+mod session;
+mod connector;
+mod flows;
+
+pub use connector::{Connector, SessionError};
+pub use flows::Terminal;
+pub use session::Session;

@@ -1,0 +1,127 @@
+//! A terminal's session with its gateway.
+
+use std::sync::Arc;
+
+use bentpipe_quic::h3::{Connection, Opener, RecvStream, Stops};
+use bytes::Bytes;
+use h3::error::{Code, StreamError};
+
+use crate::identity::Fingerprint;
+use crate::paths::PathLease;
+use crate::session::{BidiStream, close, describe, path_summary};
+use crate::target::Target;
+use crate::wire::proxy_status::Refusal;
+use crate::wire::{MAX_FIELD_SECTION, connect, enrol};
+
+/// An open session. Clones are the same session.
+#[derive(Clone)]
+pub struct Session {
+    connection: noq::Connection,
+    requests: h3::client::SendRequest<Opener, Bytes>,
+    stops: Stops,
+    lease: Arc<PathLease>,
+}
+
+/// A request's receiving half.
+pub type DownStream = h3::client::RequestStream<RecvStream, Bytes>;
+
+impl Session {
+    /// HTTP/3 on `connection`; the error says why not.
+    pub(super) async fn new(connection: noq::Connection, lease: PathLease) -> Result<Self, String> {
+        let wire = Connection::new(connection.clone());
+        let stops = wire.stops();
+        let (mut driver, requests) = h3::client::builder()
+            .max_field_section_size(MAX_FIELD_SECTION)
+            .send_grease(false)
+            .build::<_, _, Bytes>(wire)
+            .await
+            .map_err(|error| error.to_string())?;
+        tokio::spawn(async move {
+            // Ends with the connection; why is asked of the connection itself.
+            std::future::poll_fn(|context| driver.poll_close(context)).await;
+        });
+        Ok(Self {
+            connection,
+            requests,
+            stops,
+            lease: Arc::new(lease),
+        })
+    }
+
+    /// Waits until the gateway has accepted our key.
+    pub async fn confirmed(&self) -> Result<(), String> {
+        self.connection
+            .handshake_confirmed()
+            .await
+            .map_err(|error| describe(&error))
+    }
+
+    /// Waits until the session is lost, and says why.
+    pub async fn closed(&self) -> String {
+        describe(&self.connection.closed().await)
+    }
+
+    /// Whether the session is lost.
+    pub fn is_closed(&self) -> bool {
+        self.connection.close_reason().is_some()
+    }
+
+    /// Opens a flow to `target` and returns at once, without the gateway's answer.
+    pub async fn connect(
+        &self,
+        target: &Target,
+    ) -> Result<h3::client::RequestStream<BidiStream, Bytes>, StreamError> {
+        self.requests
+            .clone()
+            .send_request(connect::request(target))
+            .await
+    }
+
+    /// Asks the gateway to enrol `terminal`, and waits for its answer.
+    pub async fn enrol(&self, gateway: &Target, terminal: &Fingerprint) -> Result<(), String> {
+        let ask = async {
+            let mut requests = self.requests.clone();
+            let mut stream = requests
+                .send_request(enrol::request(gateway, terminal))
+                .await?;
+            stream.finish().await?;
+            stream.recv_response().await
+        };
+        let response = match ask.await {
+            Ok(response) => response,
+            // The connection knows better why it broke.
+            Err(error) => {
+                return Err(self
+                    .connection
+                    .close_reason()
+                    .map_or(error.to_string(), |e| describe(&e)));
+            }
+        };
+        Refusal::read(&response).map_err(|refusal| refusal.to_string())
+    }
+
+    /// Ends the session, telling the gateway.
+    pub fn close(&self) {
+        close(&self.connection, Code::H3_NO_ERROR, "done");
+    }
+
+    /// Where the gateway's refusals to read on are learnt.
+    pub fn stops(&self) -> &Stops {
+        &self.stops
+    }
+
+    /// Figures of the session's QUIC connection.
+    pub fn stats(&self) -> noq::ConnectionStats {
+        self.connection.stats()
+    }
+
+    /// What is known of the path by now, for the log.
+    pub(super) fn known_path(&self) -> String {
+        self.lease.describe()
+    }
+
+    /// The state of the path, for the log.
+    pub(super) fn path_summary(&self) -> String {
+        path_summary(&self.connection)
+    }
+}
