@@ -254,5 +254,3 @@ def doctor(path: Topology, tunnel: Bentpipe) -> list[dict[str, object]]:
     done = subprocess.run(path.terminal.command(words), capture_output=True, text=True, check=False)
     checks: list[dict[str, object]] = json.loads(done.stdout)
     return checks
-
-

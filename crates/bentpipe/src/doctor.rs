@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use bentpipe_os::doctor::{State, check_all};
 use clap::Args;
 
-use crate::config::{self, Files};
+use crate::config;
 use crate::failure::Failure;
+use crate::files::Files;
 
 /// Check everything that bentpipe may need of this machine, in one go
 ///

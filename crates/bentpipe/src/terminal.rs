@@ -1,30 +1,39 @@
 //! `bentpipe terminal`: the end beside the dish.
 
+use std::io::IsTerminal as _;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bentpipe_os::machine::Machine;
+use bentpipe_os::privileges::{self, Needs};
 use bentpipe_os::{ingress, limits, network_changes, quic, secret, tproxy};
 use bentpipe_tunnel::identity::Identity;
-use bentpipe_tunnel::identity::enrolment_line::EnrolmentLine;
+use bentpipe_tunnel::identity::enrolment_line::{EnrolmentLine, EnrolmentLineError};
 use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::terminal::{Connector, Terminal};
 use bentpipe_tunnel::transport::Transport;
 use clap::{Args, Subcommand};
 use tokio::task::JoinSet;
 
-use crate::config::{self, AfterStop, Files};
-use crate::daemon;
-use crate::failure::Failure;
+use crate::config::{self, AfterStop};
+use crate::failure::{self, Failure};
+use crate::files::Files;
 use crate::path_file::Keeper;
+use crate::status::{Ask, SessionStatus, Status};
+use crate::{daemon, log};
 
-const FIRST_CONFIG: &str = r#"# bentpipe terminal
+const FIRST_CONFIG: &str = r#"# bentpipe terminal; all options: docs/configuration.md
 
 # Applications that can be told to use a SOCKS5 proxy.
 [ingress.socks5]
 listen = "127.0.0.1:1080"
 
 # All TCP that passes through this machine from these interfaces (needs root).
+# Private networks and those that this machine is connected to are left alone. If the
+# terminal is killed, the rest is held back; fail = "open" lets it go its own way.
 # [ingress.transparent]
 # interfaces = ["lan0"]
 
@@ -64,8 +73,12 @@ enum Action {
     Join {
         #[command(flatten)]
         config: Config,
-        /// What `bentpipe gateway init` printed, in quotes
-        line: EnrolmentLine,
+        /// What `bentpipe gateway init` printed, in quotes; without, it is read from the
+        /// standard input, where no other user of this machine sees it
+        line: Option<String>,
+        /// Read the line from FILE instead
+        #[arg(long, value_name = "FILE", conflicts_with = "line")]
+        line_file: Option<PathBuf>,
     },
     /// Let the connections pass that a terminal which no longer runs has left held back
     ///
@@ -78,13 +91,18 @@ enum Action {
 
 pub fn run(command: Command) -> Result<(), Failure> {
     match command.action {
-        Some(Action::Join { config, line }) => {
+        Some(Action::Join {
+            config,
+            line,
+            line_file,
+        }) => {
+            let line = read_line(line, line_file)?;
             daemon::block_on(join(Files::terminal(config.config), line))
         }
         Some(Action::Release { config }) => {
             daemon::block_on(release(Files::terminal(config.config)))
         }
-        None => daemon::block_on(serve(Files::terminal(command.run.config))),
+        None => start(Files::terminal(command.run.config)),
     }
 }
 
@@ -109,6 +127,27 @@ async fn release(files: Files) -> Result<(), Failure> {
         if removed { "released" } else { "nothing was held back" }
     ));
     Ok(())
+}
+
+/// The enrolment line, from wherever it was given. No error shows it: it is a secret.
+fn read_line(given: Option<String>, file: Option<PathBuf>) -> Result<EnrolmentLine, Failure> {
+    let text = match (given, file) {
+        (Some(line), _) if line != "-" => line,
+        (_, Some(file)) => failure::read(&file)?,
+        _ => {
+            if std::io::stdin().is_terminal() {
+                eprintln!("the line that `bentpipe gateway init` printed:");
+            }
+            let mut line = String::new();
+            std::io::stdin()
+                .read_line(&mut line)
+                .map_err(anyhow::Error::from)?;
+            line
+        }
+    };
+    text.trim()
+        .parse()
+        .map_err(|error: EnrolmentLineError| Failure::Configuration(error.to_string()))
 }
 
 async fn join(files: Files, line: EnrolmentLine) -> Result<(), Failure> {
@@ -142,17 +181,32 @@ async fn join(files: Files, line: EnrolmentLine) -> Result<(), Failure> {
         )
     })?;
     files.write_pairing(&line.gateway, line.gateway_key)?;
-    println!(
+    daemon::say(format_args!(
         "paired: gateway {} with key {}, this terminal's key is {}",
         line.gateway,
         line.gateway_key,
         identity.fingerprint()
-    );
+    ));
     Ok(())
 }
 
-async fn serve(files: Files) -> Result<(), Failure> {
+fn start(files: Files) -> Result<(), Failure> {
     let config = files.read_terminal()?;
+    log::set_level(&config.log);
+    let listens = |address: Option<SocketAddr>| address.is_some_and(|a| a.port() < 1024);
+    let needs = Needs {
+        network_administration: config.ingress.transparent.is_some(),
+        low_ports: listens(config.ingress.socks5.as_ref().map(|socks5| socks5.listen))
+            || listens(config.metrics.as_ref().map(|metrics| metrics.listen)),
+    };
+    privileges::give_up(config.user.as_deref(), needs).map_err(anyhow::Error::from)?;
+    daemon::block_on(serve(files, config))
+}
+
+async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure> {
+    let started = Instant::now();
+    let mut stop = daemon::StopSignals::new();
+    let mut reload = daemon::reload_signal();
     let (gateway, gateway_key) = files.read_pairing()?;
     let identity = files.identity()?;
     limits::raise_open_files();
@@ -170,9 +224,25 @@ async fn serve(files: Files) -> Result<(), Failure> {
         let listener = ingress::listen(socks5.listen).await.map_err(|error| {
             daemon::cannot_listen("ingress.socks5.listen", "TCP", socks5.listen, &error)
         })?;
-        tasks.spawn(ingress::socks5(listener, terminal.clone()));
+        let clients = socks5.clients.clone();
+        tasks.spawn(ingress::socks5(listener, clients, terminal.clone()));
         taken.push(format!("SOCKS5 on {}", socks5.listen));
     }
+    let status: Ask = {
+        let (terminal, transport) = (terminal.clone(), config.transport.clone());
+        let name = gateway.to_string();
+        Arc::new(move || {
+            let session = terminal.session().borrow().clone();
+            let open = session.filter(|session| !session.is_closed());
+            let sessions = open.map(|session| {
+                SessionStatus::of(Some(name.clone()), gateway_key, session.connection())
+            });
+            let flows = terminal.tally().snapshot();
+            let sessions = sessions.into_iter().collect();
+            Status::of("terminal", started, &transport, sessions, flows)
+        })
+    };
+    daemon::tell_status(&mut tasks, &files, config.metrics.as_ref(), status).await?;
     let mut rules = None;
     if let Some(transparent) = &config.ingress.transparent {
         let installed = tproxy::install(transparent.capture())
@@ -191,16 +261,34 @@ async fn serve(files: Files) -> Result<(), Failure> {
             transparent.interfaces.join(", ")
         ));
     }
-    daemon::say(format_args!("ready: {}", taken.join("; ")));
+    daemon::ready(format_args!("ready: {}", taken.join("; ")));
     let session = terminal.session();
-    tokio::select! {
-        never = keep => match never {},
-        () = announce(session, gateway.to_string()) => {}
-        _ = tasks.join_next() => tracing::error!("an ingress has ended"),
-        why = daemon::stop_signal() => tracing::info!("stopping: {why}"),
-    }
-    // First the way in, then what is on its way.
+    let mut keep = pin!(keep);
+    let mut announce = pin!(announce(session, gateway.to_string()));
+    let orderly = loop {
+        tokio::select! {
+            never = &mut keep => match never {},
+            () = &mut announce => break false,
+            _ = tasks.join_next() => {
+                tracing::error!("an ingress has ended");
+                break false;
+            }
+            orderly = stop.stop() => break orderly,
+            _ = reload.recv() => {
+                let rules = rules.as_ref().map(|(rules, _)| &**rules);
+                if let Some(new) = reloaded(&files, &config, rules).await {
+                    config = new;
+                }
+            }
+        }
+    };
+    daemon::stopping();
+    // First the way in, then what is on its way. The rules hold back what comes meanwhile.
     tasks.shutdown().await;
+    if orderly {
+        let drained = || terminal.tally().snapshot().open == 0;
+        stop.drain(config.drain.as_duration(), drained).await;
+    }
     match rules {
         Some((rules, AfterStop::Release)) => rules.remove().await,
         Some((_, AfterStop::Hold)) => tracing::warn!(
@@ -213,6 +301,33 @@ async fn serve(files: Files) -> Result<(), Failure> {
     daemon::patiently(keeper.stop()).await;
     daemon::say(format_args!("stopped"));
     Ok(())
+}
+
+/// Reads the configuration again and puts in force what can change while the terminal
+/// runs. `None`: it is wrong, and all stays as it was.
+async fn reloaded(
+    files: &Files,
+    before: &config::Terminal,
+    rules: Option<&tproxy::Rules>,
+) -> Option<config::Terminal> {
+    let new = daemon::read_again(files.read_terminal())?;
+    if let (Some(rules), Some(transparent)) = (rules, &new.ingress.transparent)
+        && let Err(error) = rules.change(transparent.left_alone(), transparent.fail).await
+    {
+        tracing::error!("{error}; all stays as it was");
+        return None;
+    }
+    log::set_level(&new.log);
+    daemon::tell_what_waits(before, &new, |config| {
+        config.log.clear();
+        config.drain = bentpipe_units::Span::from_millis(0);
+        if let Some(transparent) = &mut config.ingress.transparent {
+            transparent.leave.clear();
+            transparent.leave_private = true;
+            transparent.fail = tproxy::Fail::Closed;
+        }
+    });
+    Some(new)
 }
 
 fn connector(
@@ -237,7 +352,7 @@ fn connector(
         gateway_key,
         transport,
         paths,
-        resolver: Machine,
+        resolver: Machine::default(),
     })
 }
 

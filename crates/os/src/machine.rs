@@ -7,21 +7,19 @@ use std::os::fd::AsRawFd as _;
 use bentpipe_tunnel::sockets::{Dial, Resolve};
 use tokio::net::TcpStream;
 
+use crate::resolver::Resolver;
 use crate::tcp::TcpFlow;
 
 /// What an origin may send before the gateway has read any of it: 100 Mbit/s at 80 ms.
 const ORIGIN_WINDOW: libc::c_int = 1 << 20;
 
-/// Dials with the machine's TCP and asks the machine's resolver.
-#[derive(Debug, Clone, Copy)]
-pub struct Machine;
+/// Dials with the machine's TCP and asks the machine's name servers.
+#[derive(Debug, Clone, Default)]
+pub struct Machine(Resolver);
 
 impl Resolve for Machine {
     async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        Ok(tokio::net::lookup_host((host, 0))
-            .await?
-            .map(|address| address.ip())
-            .collect())
+        self.0.resolve(host).await
     }
 }
 

@@ -3,6 +3,10 @@
 use bytes::Bytes;
 use h3::error::Code;
 
+/// The application error code of a session that gave way to a newer one with the same key
+/// ("bp" in ASCII; none of the codes of RFC 9114, section 8.1).
+pub const REPLACED: u32 = 0x6270;
+
 /// Both directions of a request's stream.
 pub type BidiStream = bentpipe_quic::h3::BidiStream<Bytes>;
 

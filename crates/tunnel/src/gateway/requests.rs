@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use bentpipe_quic::h3::{Connection, Stops};
 use bytes::Bytes;
+use tokio::sync::{Semaphore, watch};
 
 use super::dial::Dialler;
 use crate::flow::stalled::StalledFlows;
+use crate::flow::tally::Tally;
 use crate::flow::tcp::{self, Down as _};
 use crate::flow::{Carried, FlowError};
 use crate::identity::{Fingerprint, PeerRole, Registry};
@@ -15,6 +17,10 @@ use crate::sockets::Dial;
 use crate::wire::MAX_FIELD_SECTION;
 use crate::wire::proxy_status::{self, ErrorKind, Refusal};
 use crate::wire::request::Request;
+
+/// Names that one session may have under way at the same time, so that slow ones delay
+/// nobody else's.
+const MAX_RESOLVING: usize = 64;
 
 type RequestStream = h3::server::RequestStream<BidiStream, Bytes>;
 
@@ -26,6 +32,10 @@ pub struct Requests<D> {
     pub dialler: Dialler<D>,
     /// Flows of one session that may stall at the same time.
     pub max_stalled_flows: usize,
+    /// The counts of all sessions' flows.
+    pub tally: Tally,
+    /// Turns true when sessions are to take no more requests.
+    pub draining: watch::Receiver<bool>,
 }
 
 /// One session, as its requests see it.
@@ -35,6 +45,8 @@ struct Peer {
     role: PeerRole,
     stops: Stops,
     stalled: StalledFlows,
+    /// Names that it may have under way at the same time.
+    resolving: Semaphore,
 }
 
 impl<D: Dial> Requests<D> {
@@ -52,6 +64,7 @@ impl<D: Dial> Requests<D> {
             role,
             stops: wire.stops(),
             stalled: StalledFlows::new(self.max_stalled_flows),
+            resolving: Semaphore::new(MAX_RESOLVING),
         });
         let mut requests = match h3::server::builder()
             .max_field_section_size(MAX_FIELD_SECTION)
@@ -65,8 +78,19 @@ impl<D: Dial> Requests<D> {
                 return;
             }
         };
+        let mut draining = self.draining.clone();
+        let mut told = false;
         loop {
-            match requests.accept().await {
+            let accepted = tokio::select! {
+                accepted = requests.accept() => accepted,
+                _ = draining.wait_for(|&draining| draining), if !told => {
+                    told = true;
+                    // GOAWAY (RFC 9114, section 5.2). An error is told by the next request.
+                    let _ = requests.shutdown(0).await;
+                    continue;
+                }
+            };
+            match accepted {
                 Ok(Some(resolver)) => {
                     let (service, peer) = (self.clone(), peer.clone());
                     tokio::spawn(async move {
@@ -94,9 +118,11 @@ impl<D: Dial> Requests<D> {
         };
         match (request, peer.role) {
             (Ok(Request::Connect(target)), PeerRole::Terminal) => {
-                match self.dialler.connect(&target).await {
+                match self.dialler.connect(&target, &peer.resolving).await {
                     Ok(socket) => {
+                        let _open = self.tally.open();
                         let (carried, result) = self.open_flow(socket, stream, peer).await;
+                        self.tally.over(carried, &result);
                         let Carried { up, down } = carried;
                         let path = path_summary(&peer.connection);
                         match result {
@@ -108,6 +134,7 @@ impl<D: Dial> Requests<D> {
                     }
                     Err(refusal) => {
                         tracing::debug!(%target, "flow refused: {refusal}");
+                        self.tally.failed(refusal.kind.name());
                         refuse(stream, &refusal).await;
                     }
                 }

@@ -20,6 +20,9 @@ use crate::transport::Transport;
 const OPEN_TIMEOUT: Duration = Duration::from_secs(12);
 /// First and longest wait between attempts.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// Wait after another machine with the same key has taken the session: two that take it
+/// from each other do so at leisure.
+const REPLACED_WAIT: Duration = Duration::from_secs(60);
 
 /// How to open a session.
 #[derive(Debug)]
@@ -119,6 +122,14 @@ impl<R: Resolve> Connector<R> {
                             let why = session.closed().await;
                             let path = session.path_summary();
                             tracing::warn!(gateway = %self.gateway, %path, "session lost: {why}");
+                            if session.was_replaced() {
+                                tracing::error!(
+                                    key = %self.identity.fingerprint(),
+                                    "another machine uses this terminal's key: pair one of the two anew, with a key of its own (remove its terminal.key, then `bentpipe terminal join`). Next attempt in {} s",
+                                    REPLACED_WAIT.as_secs()
+                                );
+                                wait = REPLACED_WAIT;
+                            }
                         }
                         Err(why) => {
                             tracing::warn!(gateway = %self.gateway, "no session: {why}");
@@ -129,7 +140,7 @@ impl<R: Resolve> Connector<R> {
                 Err(error) => tracing::warn!(gateway = %self.gateway, "no session: {error}"),
             }
             tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(BACKOFF.1);
+            wait = (wait * 2).min(BACKOFF.1.max(wait));
         }
     }
 }

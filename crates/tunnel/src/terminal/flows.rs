@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, watch};
 use super::connector::Connector;
 use super::session::{DownStream, Session};
 use crate::flow::stalled::StalledFlows;
+use crate::flow::tally::Tally;
 use crate::flow::{Carried, FlowError, tcp};
 use crate::session::BidiStream;
 use crate::sockets::{Resolve, Socket};
@@ -32,6 +33,7 @@ pub struct Terminal {
     session: watch::Receiver<Option<Session>>,
     flows: Arc<Semaphore>,
     stalled: StalledFlows,
+    tally: Tally,
 }
 
 impl Terminal {
@@ -44,6 +46,7 @@ impl Terminal {
             session,
             flows: Arc::new(Semaphore::new(MAX_FLOWS as usize)),
             stalled,
+            tally: Tally::default(),
         };
         (terminal, async move { connector.keep(&current).await })
     }
@@ -53,12 +56,19 @@ impl Terminal {
         self.session.clone()
     }
 
+    /// The counts of its flows.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
     /// Carries one application's connection to `target`; returns when it has ended.
     pub async fn carry(&self, socket: impl Socket, target: Target) {
         let Ok(_place) = self.flows.try_acquire() else {
             tracing::warn!(%target, "flow reset: {MAX_FLOWS} flows are open already");
+            self.tally.failed("too_many_flows");
             return;
         };
+        let _open = self.tally.open();
         let (carried, result) = match self.open(&target).await {
             Ok((session, stream)) => {
                 let stopped = session.stops().stopped(stream.id());
@@ -72,11 +82,15 @@ impl Terminal {
             }
             Err(error) => (Carried::default(), Err(error)),
         };
+        self.tally.over(carried, &result);
+        let Carried { up, down } = carried;
         match result {
-            Ok(()) => tracing::debug!(%target, up = carried.up, down = carried.down, "flow ended"),
-            Err(error) => {
-                tracing::debug!(%target, up = carried.up, down = carried.down, "flow reset: {error}");
+            Ok(()) => tracing::debug!(%target, up, down, "flow ended"),
+            // An application that goes away is no failure of the tunnel's.
+            Err(error @ (FlowError::Local(_) | FlowError::Stopped)) => {
+                tracing::debug!(%target, up, down, "flow reset: {error}");
             }
+            Err(error) => tracing::info!(%target, up, down, "flow reset: {error}"),
         }
     }
 
