@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 from bentpipe_lab import host, measure
 from bentpipe_lab.netns import Namespace
 from bentpipe_lab.origin import NAME
+from bentpipe_lab.process import Process
 from bentpipe_lab.system import Bentpipe, enrolment, start_bentpipe
 from bentpipe_lab.topology import PRIVATE4, SERVER4, Topology, topology
 from bentpipe_lab.verdict import Verdict
@@ -48,6 +50,11 @@ def works(tunnel: Bentpipe) -> bool:
     return measure.download_2mb(tunnel.path).verdict is Verdict.OK
 
 
+def says(end: Process, words: str) -> bool:
+    """Whether an end has logged some words."""
+    return words in end.log.read_text()
+
+
 def gateway(tunnel: Bentpipe, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a subcommand of `bentpipe gateway` on the gateway's files."""
     return run(tunnel.path.gateway, "gateway", *words, "--config", tunnel.gateway_config)
@@ -62,7 +69,7 @@ def status(config: Path) -> dict[str, Any]:
     return told
 
 
-def test_a_revoked_terminal_is_out_at_once_and_stays_out(own_tunnel: Bentpipe, tmp_path: Path) -> None:
+def test_a_revoked_terminal_is_out_at_once(own_tunnel: Bentpipe) -> None:
     (terminal,) = json.loads(gateway(own_tunnel, "terminals", "list", "--json").stdout)
     assert gateway(own_tunnel, "terminals", "name", terminal["key"], "boat-1").returncode == 0
     assert "boat-1" in gateway(own_tunnel, "terminals", "list").stdout
@@ -182,7 +189,7 @@ def test_a_wrong_file_changes_nothing(own_tunnel: Bentpipe) -> None:
         ):
             config.write_text("colour = 3\n")
             end.signal(signal.SIGHUP)
-            eventually(lambda end=end: "all stays as it was" in end.log.read_text(), "it is told")
+            eventually(partial(says, end, "all stays as it was"), "it is told")
         client.sendall(b"still there?")
         assert peer.recv(100) == b"still there?"
     assert works(own_tunnel)
@@ -241,7 +248,7 @@ def test_an_end_whose_listeners_have_gone_works_and_ends_in_order(own_tunnel: Be
     """Standard output and standard error are closed pipes."""
     own_tunnel.terminal.stop()
     read, write = os.pipe()
-    words = [host.binary(), "terminal", "--config", own_tunnel.terminal_config.absolute()]
+    words: list[str | Path] = [host.binary(), "terminal", "--config", own_tunnel.terminal_config.absolute()]
     terminal = subprocess.Popen(own_tunnel.path.terminal.command(words), stdout=write, stderr=write)
     os.close(read)
     os.close(write)
@@ -266,7 +273,7 @@ def test_two_machines_with_one_key_are_told_apart_by_both_ends(own_tunnel: Bentp
     assert own_tunnel.gateway.log.read_text().count("replaced by a newer session") == 1, "they do not fight"
 
 
-def test_root_is_not_kept(own_tunnel: Bentpipe, tmp_path: Path) -> None:
+def test_root_is_not_kept(own_tunnel: Bentpipe) -> None:
     for end in (own_tunnel.terminal, own_tunnel.gateway):
         fields = dict(line.split(":\t", 1) for line in Path(f"/proc/{end.pid}/status").read_text().splitlines())
         files = 1 << 1 | 1 << 2
@@ -304,7 +311,7 @@ def test_slow_names_delay_nobody_else(own_tunnel: Bentpipe, tmp_path: Path) -> N
     resolv.write_text("nameserver 10.77.3.1\n")
     own_tunnel.gateway.stop()
     files = {"/etc/hosts": own_tunnel.hosts, "/etc/resolv.conf": resolv}
-    words = [host.binary(), "gateway", "--config", own_tunnel.gateway_config.absolute()]
+    words: list[str | Path] = [host.binary(), "gateway", "--config", own_tunnel.gateway_config.absolute()]
     own_tunnel.gateway = own_tunnel.path.start("gateway", own_tunnel.path.gateway, words, files)
     own_tunnel.gateway.wait_line("ready")
     eventually(lambda: works(own_tunnel), "the session is back")
@@ -325,7 +332,7 @@ def second_terminal(tunnel: Bentpipe, directory: Path) -> str:
     config.write_text('[ingress.socks5]\nlisten = "127.0.0.1:1090"\n[transport]\nmemory = "256 MiB"\n')
     line = enrolment(tunnel.path, tunnel.gateway_config)
     assert run(tunnel.path.terminal, "terminal", "join", "--config", config, said=line).returncode == 0
-    words = [host.binary(), "terminal", "--config", config]
+    words: list[str | Path] = [host.binary(), "terminal", "--config", config]
     tunnel.path.start("second", tunnel.path.terminal, words).wait_line("session: up")
     return "127.0.0.1:1090"
 

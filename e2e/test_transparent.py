@@ -9,7 +9,9 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,7 @@ from bentpipe_lab.topology import LAN, SERVER4, SERVER6, Topology, topology
 from bentpipe_lab.verdict import Verdict
 from conversation import Server, connect, conversation, eventually
 
+NOBODY = 65534
 HELD_S = 2.5
 """Long enough for two retransmissions of a first packet."""
 DMZ4 = "11.77.9.2"
@@ -189,14 +192,15 @@ def test_without_ipv6_the_terminal_works_and_doctor_tells(path: Topology) -> Non
     assert works(tunnel)
     (told,) = (check for check in doctor(path, tunnel) if check["name"] == "IPv6")
     assert told["state"] == "worse"
-    assert "disable_ipv6" in told["found"]
+    assert "disable_ipv6" in str(told["found"])
 
 
 def test_a_firewall_in_the_way_is_told_with_its_remedy(path: Topology, tmp_path: Path) -> None:
     rules = tmp_path / "input.nft"
     rules.write_text(
         "table inet filter {\nchain input {\ntype filter hook input priority 0; policy drop;\n"
-        'ct state established,related accept\niifname { "lo", "sat0" } accept\nmeta l4proto { icmp, ipv6-icmp } accept\n'
+        'ct state established,related accept\niifname { "lo", "sat0" } accept\nmeta l4proto { icmp, ipv6-icmp } '
+        "accept\n"
         "}\n}\n"
     )
     path.terminal.run("nft", "-f", rules)
@@ -213,11 +217,11 @@ def test_a_firewall_in_the_way_is_told_with_its_remedy(path: Topology, tmp_path:
     assert told["state"] == "ok"
 
 
-def test_the_one_capability_suffices(path: Topology, tmp_path: Path) -> None:
+def test_the_one_capability_suffices(path: Topology) -> None:
     """As doctor says it: a user who is nobody, and a binary with CAP_NET_ADMIN."""
     tunnel = start_bentpipe(path)
     tunnel.terminal.stop()
-    with unprivileged(tunnel, tmp_path) as terminal:
+    with unprivileged(tunnel) as terminal:
         terminal.wait_line("session: up")
         assert works(tunnel)
         assert terminal.stop() == 0
@@ -225,32 +229,34 @@ def test_the_one_capability_suffices(path: Topology, tmp_path: Path) -> None:
     assert "bentpipe_" not in path.terminal.run("nft", "list", "tables")
 
 
-class unprivileged:  # noqa: N801 (used as a function)
-    """A terminal that runs as nobody with the ambient capability CAP_NET_ADMIN alone, as a systemd unit gives it."""
-
-    def __init__(self, tunnel: Bentpipe, directory: Path) -> None:
-        self.tunnel = tunnel
-        self.home = Path("/tmp") / f"{tunnel.path.run}-nobody"  # noqa: S108 (nobody may not enter the test's directory)
-
-    def __enter__(self) -> Process:
-        shutil.copytree(self.tunnel.terminal_config.parent, self.home)
-        binary = self.home / "bentpipe"
+@contextmanager
+def unprivileged(tunnel: Bentpipe) -> Iterator[Process]:
+    """A terminal that runs as nobody, from a binary that has the capability CAP_NET_ADMIN and nothing else."""
+    # Nobody may not enter the test's own directory.
+    with tempfile.TemporaryDirectory(prefix=tunnel.path.run) as name:
+        home = Path(name)
+        shutil.copytree(tunnel.terminal_config.parent, home, dirs_exist_ok=True)
+        binary = home / "bentpipe"
         shutil.copyfile(host.binary(), binary)
         binary.chmod(0o755)
-        for file in [self.home, *self.home.iterdir()]:
-            os.chown(file, 65534, 65534)
-        subprocess.run(["setcap", "cap_net_admin+ep", binary], check=True)
-        command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", binary]
-        path = self.tunnel.path
-        return path.start("nobody", path.terminal, [*command, "terminal", "--config", self.home / "terminal.toml"])
-
-    def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self.home)
+        for file in [home, *home.iterdir()]:
+            os.chown(file, NOBODY, NOBODY)
+        netns.checked(["setcap", "cap_net_admin+ep", str(binary)])
+        words: list[str | Path] = [
+            "setpriv",
+            f"--reuid={NOBODY}",
+            f"--regid={NOBODY}",
+            "--clear-groups",
+            "--inh-caps=-all",
+            binary,
+        ]
+        words += ["terminal", "--config", home / "terminal.toml"]
+        yield tunnel.path.start("nobody", tunnel.path.terminal, words)
 
 
 def doctor(path: Topology, tunnel: Bentpipe) -> list[dict[str, object]]:
     """What doctor finds in the terminal's namespace."""
-    words = [host.binary(), "doctor", "--json", "--config", tunnel.terminal_config.absolute()]
+    words: list[str | Path] = [host.binary(), "doctor", "--json", "--config", tunnel.terminal_config.absolute()]
     done = subprocess.run(path.terminal.command(words), capture_output=True, text=True, check=False)
     checks: list[dict[str, object]] = json.loads(done.stdout)
     return checks
