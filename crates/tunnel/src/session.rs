@@ -1,5 +1,7 @@
 //! A session as both ends see it: one QUIC connection with HTTP/3 on it.
 
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use h3::error::Code;
 
@@ -14,6 +16,11 @@ pub type BidiStream = bentpipe_quic::h3::BidiStream<Bytes>;
 pub fn close(connection: &noq::Connection, code: Code, reason: &str) {
     let code = noq::VarInt::from_u64(code.value()).unwrap_or_default();
     connection.close(code, reason.as_bytes());
+}
+
+/// Where the other end is, by the session's first path.
+pub fn remote_address(connection: &noq::Connection) -> Option<SocketAddr> {
+    connection.path(noq::PathId::ZERO)?.remote_address().ok()
 }
 
 /// How a session's path stands, for people who look into the log.

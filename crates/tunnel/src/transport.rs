@@ -47,26 +47,20 @@ pub struct Packets(pub u32);
 pub struct Transport {
     /// Congestion controller of what this end sends.
     #[schemars(with = "String")]
-    #[schemars(with = "String")]
     pub controller: Choice,
     /// Congestion window of a new session.
-    #[schemars(with = "String")]
     pub initial_window: Packets,
     /// What this end may send by contract; the fixed controller is that rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
-    #[schemars(with = "Option<String>")]
     pub contracted_rate: Option<Rate>,
     /// The fastest that the link may be in either direction; sizes the windows.
-    #[schemars(with = "String")]
     #[schemars(with = "String")]
     pub expected_rate: Rate,
     /// The longest round trip to the other end; sizes the windows and the first timeouts.
     #[schemars(with = "String")]
-    #[schemars(with = "String")]
     pub expected_rtt: Span,
     /// What all sessions of this end may hold together.
-    #[schemars(with = "String")]
     #[schemars(with = "String")]
     pub memory: Bytes,
     /// Where controllers that probe at random begin; drawn by whoever starts this end.

@@ -129,7 +129,8 @@ impl SessionStatus {
         Self {
             name,
             key: key.to_string(),
-            address: connection.remote_address().to_string(),
+            address: bentpipe_tunnel::session::remote_address(connection)
+                .map_or_else(|| "unknown".to_owned(), |address| address.to_string()),
             rtt_ms: path.map_or(0.0, |path| path.rtt.as_secs_f64() * 1e3),
             window_bytes: path.map_or(0, |path| path.cwnd),
             mtu_bytes: path.map_or(0, |path| path.current_mtu.into()),

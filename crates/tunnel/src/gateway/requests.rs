@@ -83,7 +83,7 @@ impl<D: Dial> Requests<D> {
         loop {
             let accepted = tokio::select! {
                 accepted = requests.accept() => accepted,
-                _ = draining.wait_for(|&draining| draining), if !told => {
+                () = async { drop(draining.wait_for(|&draining| draining).await) }, if !told => {
                     told = true;
                     // GOAWAY (RFC 9114, section 5.2). An error is told by the next request.
                     let _ = requests.shutdown(0).await;

@@ -9,14 +9,14 @@ use h3::error::Code;
 use noq::VarInt;
 
 use crate::identity::Fingerprint;
-use crate::session::{REPLACED, close};
+use crate::session::{REPLACED, close, remote_address};
 
 /// Open sessions by the terminal's key.
 #[derive(Default)]
 pub struct Sessions {
     open: Mutex<BTreeMap<Fingerprint, noq::Connection>>,
     /// Where the session before the open one came from.
-    replaced: Mutex<BTreeMap<Fingerprint, SocketAddr>>,
+    replaced: Mutex<BTreeMap<Fingerprint, Option<SocketAddr>>>,
     /// UDP datagrams that belonged to sessions which have ended.
     datagrams_before: AtomicU64,
 }
@@ -30,18 +30,23 @@ impl Sessions {
             return false;
         }
         if let Some(old) = open.insert(key, connection.clone()) {
-            let (from, before) = (connection.remote_address(), old.remote_address());
+            let (from, before) = (remote_address(connection), remote_address(&old));
+            tracing::info!(%key, ?before, ?from, "replaced by a newer session with the same key");
             let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
             // A terminal that has moved or restarted does not come back to where it was.
             if replaced.insert(key, before) == Some(from) && from != before {
                 tracing::warn!(
-                    %key, %from, %before,
+                    %key, ?from, ?before,
                     "two machines use this terminal's key and replace each other's sessions; pair one of them anew, with a key of its own (remove its terminal.key, then `bentpipe terminal join`)"
                 );
             }
             old.close(
                 VarInt::from_u32(REPLACED),
-                format!("replaced by a newer session with the same key, from {from}").as_bytes(),
+                match from {
+                    Some(from) => format!("replaced by a newer session with the same key, from {from}"),
+                    None => "replaced by a newer session with the same key".to_owned(),
+                }
+                .as_bytes(),
             );
         }
         true
