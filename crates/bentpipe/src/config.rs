@@ -1,34 +1,62 @@
-//! The configuration files of terminal and gateway: parse, check.
+//! The configuration files of terminal and gateway: types, checks, defaults.
+//!
+//! The types are also what docs/configuration.md and the JSON Schemas are made from.
 
-use std::ffi::OsStr;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 
+use bentpipe_cc::Choice;
+use bentpipe_os::tproxy::{Capture, Fail};
 use bentpipe_tunnel::gateway::egress::Egress;
-use bentpipe_tunnel::identity::{Fingerprint, Identity};
-use bentpipe_tunnel::target::Target;
 use bentpipe_tunnel::transport::Transport;
+use bentpipe_units::Span;
+use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::failure::{self, Failure};
-
 /// `gateway.toml`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Gateway {
     /// Where terminals arrive, UDP.
     #[serde(deserialize_with = "socket_address")]
+    #[schemars(with = "String")]
     pub listen: SocketAddr,
+    /// The user that the gateway becomes after its start as root. Its files must be that
+    /// user's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// What is logged: error, warn, info, debug or trace. The environment variable
+    /// BENTPIPE_LOG has the last word. Changes at SIGHUP.
+    pub log: String,
+    /// How long open flows may go on after SIGTERM, while new ones are refused.
+    #[schemars(with = "String")]
+    pub drain: Span,
+    /// Where terminals may go. Changes at SIGHUP.
     pub egress: EgressTable,
+    /// Figures for Prometheus.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<Metrics>,
+    /// Windows, controller, memory.
     pub transport: Transport,
 }
 
-#[derive(Debug, Default, Deserialize)]
+/// Figures for Prometheus, at http://LISTEN/metrics.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Metrics {
+    /// Address and port, TCP. Whoever reaches it reads names and rates of terminals.
+    #[serde(deserialize_with = "socket_address")]
+    #[schemars(with = "String")]
+    pub listen: SocketAddr,
+}
+
+/// Where terminals may go: the public internet, and what is listed.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct EgressTable {
     /// Networks that may be dialled although they are not public.
     #[serde(deserialize_with = "networks")]
+    #[schemars(with = "Vec<String>")]
     pub allow: Vec<ipnet::IpNet>,
 }
 
@@ -36,6 +64,10 @@ impl Default for Gateway {
     fn default() -> Self {
         Self {
             listen: ([0, 0, 0, 0], 4433).into(),
+            user: None,
+            log: "info".into(),
+            drain: DRAIN,
+            metrics: None,
             egress: EgressTable::default(),
             transport: Transport::default(),
         }
@@ -43,41 +75,153 @@ impl Default for Gateway {
 }
 
 impl Gateway {
+    /// Checks what cannot be seen in one field alone.
+    pub fn check(&self) -> Result<(), String> {
+        check_common(&self.log, &self.transport)
+    }
+
+    /// What may be dialled.
     pub fn egress(&self) -> Egress {
         Egress::new(self.egress.allow.clone())
     }
 }
 
 /// `terminal.toml`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Terminal {
+    /// The user that the terminal becomes after its start as root; with transparent ingress
+    /// it keeps the capability CAP_NET_ADMIN. Its files must be that user's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// What is logged: error, warn, info, debug or trace. The environment variable
+    /// BENTPIPE_LOG has the last word. Changes at SIGHUP.
+    pub log: String,
+    /// How long open flows may go on after SIGTERM, while new ones are held back.
+    #[schemars(with = "String")]
+    pub drain: Span,
+    /// How applications' connections come in; at least one of its tables.
     pub ingress: Ingress,
+    /// Figures for Prometheus.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<Metrics>,
+    /// Windows, controller, memory.
     pub transport: Transport,
 }
 
-#[derive(Debug, Default, Deserialize)]
+impl Default for Terminal {
+    fn default() -> Self {
+        Self {
+            user: None,
+            log: "info".into(),
+            drain: DRAIN,
+            ingress: Ingress::default(),
+            metrics: None,
+            transport: Transport::default(),
+        }
+    }
+}
+
+/// Open flows have this long after SIGTERM.
+const DRAIN: Span = Span::from_millis(10_000);
+
+/// How applications' connections come in.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ingress {
+    /// TCP connections that pass through this machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub transparent: Option<Transparent>,
+    /// A SOCKS5 proxy (RFC 1928).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub socks5: Option<Socks5>,
 }
 
-#[derive(Debug, Deserialize)]
+/// TCP connections that pass through this machine. Needs root or CAP_NET_ADMIN.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Transparent {
-    /// TCP that comes in through these is taken.
+    /// New TCP connections that come in through these are taken.
     pub interfaces: Vec<String>,
     /// Where the kernel delivers it, on loopback.
     #[serde(default = "transparent_port")]
     pub port: u16,
+    /// Private and link-local destinations are left alone (RFC 1918, RFC 6598, RFC 4193),
+    /// as the networks always are that this machine is connected to.
+    #[serde(default = "yes")]
+    pub leave_private: bool,
+    /// Destinations that are left alone as well. Changes at SIGHUP, like `leave_private` and
+    /// `fail`.
+    #[serde(default, deserialize_with = "networks")]
+    #[schemars(with = "Vec<String>")]
+    pub leave: Vec<ipnet::IpNet>,
+    /// What becomes of connections when the terminal was killed: held back (closed), or
+    /// outside the tunnel (open).
+    #[serde(default)]
+    pub fail: Fail,
+    /// What becomes of them when the terminal is stopped in order.
+    #[serde(default)]
+    pub after_stop: AfterStop,
 }
 
-#[derive(Debug, Deserialize)]
+/// What becomes of connections that would be taken, once the terminal was stopped in order.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AfterStop {
+    /// They go their own way: the rules are removed.
+    #[default]
+    Release,
+    /// They are held back, until the terminal is started again or `bentpipe terminal
+    /// release` is run.
+    Hold,
+}
+
+impl Transparent {
+    /// The destinations that are left alone, beside connected networks.
+    pub fn left_alone(&self) -> Vec<ipnet::IpNet> {
+        let private = PRIVATE.iter().filter(|_| self.leave_private);
+        let private = private.map(|text| text.parse().expect("these are networks"));
+        self.leave.iter().copied().chain(private).collect()
+    }
+
+    /// What of the connections is taken.
+    pub fn capture(&self) -> Capture {
+        Capture {
+            interfaces: self.interfaces.clone(),
+            port: self.port,
+            leave: self.left_alone(),
+            fail: self.fail,
+        }
+    }
+}
+
+/// What no satellite leads to: RFC 1918, 6598 and 3927; RFC 4193 and 4291.
+const PRIVATE: [&str; 7] = [
+    "10.0.0.0/8",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "100.64.0.0/10",
+    "169.254.0.0/16",
+    "fc00::/7",
+    "fe80::/10",
+];
+
+fn yes() -> bool {
+    true
+}
+
+/// A SOCKS5 proxy, without authentication.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Socks5 {
+    /// Address and port, TCP.
     #[serde(deserialize_with = "socket_address")]
+    #[schemars(with = "String")]
     pub listen: SocketAddr,
+    /// Networks whose hosts may use it, beside this machine itself.
+    #[serde(default, deserialize_with = "networks")]
+    #[schemars(with = "Vec<String>")]
+    pub clients: Vec<ipnet::IpNet>,
 }
 
 fn socket_address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
@@ -103,13 +247,18 @@ fn networks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ipnet::IpN
         .collect()
 }
 
-fn transparent_port() -> u16 {
+pub fn transparent_port() -> u16 {
     4480
 }
 
 impl Terminal {
-    fn check(&self) -> Result<(), String> {
+    /// Checks what cannot be seen in one field alone.
+    pub fn check(&self) -> Result<(), String> {
+        check_common(&self.log, &self.transport)?;
         let ingress = &self.ingress;
+        if let Some(socks5) = &ingress.socks5 {
+            socks5.check()?;
+        }
         if ingress.transparent.is_none() && ingress.socks5.is_none() {
             return Err("ingress is empty: nothing could reach the tunnel; add [ingress.socks5] with listen = \"127.0.0.1:1080\", or [ingress.transparent] with interfaces = [\"lan0\"]".into());
         }
@@ -136,157 +285,79 @@ impl Terminal {
     }
 }
 
-/// The files of one end. What a person writes and what bentpipe keeps are different
-/// files in one directory.
-#[derive(Debug)]
-pub struct Files {
-    /// The configuration, written by a person.
-    pub config: PathBuf,
-    role: &'static str,
-    /// Where systemd wants what changes by itself (StateDirectory=); without, it lies
-    /// beside the rest.
-    state: Option<PathBuf>,
-}
-
-/// Whom a terminal is paired with.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Pairing {
-    pub gateway: String,
-    pub gateway_key: Fingerprint,
-}
-
-impl Files {
-    pub fn gateway(config: PathBuf) -> Self {
-        Self::of("gateway", config)
-    }
-
-    pub fn terminal(config: PathBuf) -> Self {
-        Self::of("terminal", config)
-    }
-
-    fn of(role: &'static str, config: PathBuf) -> Self {
-        let told = std::env::var_os("STATE_DIRECTORY").unwrap_or_default();
-        Self {
-            config,
-            role,
-            state: state_directory(&told),
+impl Socks5 {
+    fn check(&self) -> Result<(), String> {
+        let alone = self.listen.ip().is_loopback();
+        match (alone, self.clients.is_empty()) {
+            (false, true) => Err(format!(
+                "ingress.socks5.listen = \"{}\": other machines could reach the proxy, which asks nobody who he is, and none may use it; list those that may, like clients = [\"192.168.1.0/24\"], or listen on \"127.0.0.1:{}\"",
+                self.listen,
+                self.listen.port()
+            )),
+            (true, false) => Err(format!(
+                "ingress.socks5.clients has no effect: no other machine reaches \"{}\"; remove it, or listen on an address of this machine",
+                self.listen
+            )),
+            _ => Ok(()),
         }
-    }
-
-    fn beside(&self, name: &str) -> PathBuf {
-        self.config.with_file_name(name)
-    }
-
-    pub fn key(&self) -> PathBuf {
-        self.beside(&format!("{}.key", self.role))
-    }
-
-    /// What is known of the paths to the peers.
-    pub fn paths(&self) -> PathBuf {
-        let name = format!("{}.paths.toml", self.role);
-        match &self.state {
-            Some(state) => state.join(name),
-            None => self.beside(&name),
-        }
-    }
-
-    pub fn registry(&self) -> PathBuf {
-        self.beside("terminals.toml")
-    }
-
-    pub fn pairing(&self) -> PathBuf {
-        self.beside("pairing.toml")
-    }
-
-    /// Writes a first configuration where there is none, for people to change.
-    pub fn write_first(&self, text: &str) -> Result<bool, Failure> {
-        if self.config.exists() {
-            return Ok(false);
-        }
-        if let Some(directory) = self.config.parent() {
-            std::fs::create_dir_all(directory).map_err(|error| Failure::file(directory, error))?;
-        }
-        std::fs::write(&self.config, text).map_err(|error| Failure::file(&self.config, error))?;
-        Ok(true)
-    }
-
-    /// This end's identity, made when there is none yet.
-    pub fn identity(&self) -> Result<Identity, Failure> {
-        let path = self.key();
-        if path.exists() {
-            let pem = failure::read(&path)?;
-            return Identity::from_pem(&pem).map_err(|error| Failure::file(&path, error));
-        }
-        let seed = bentpipe_os::secret::random().map_err(anyhow::Error::from)?;
-        let identity = Identity::from_seed(&seed);
-        bentpipe_os::secret::write(&path, identity.to_pem())
-            .map_err(|error| Failure::file(&path, error))?;
-        Ok(identity)
-    }
-
-    pub fn read_gateway(&self) -> Result<Gateway, Failure> {
-        let config: Gateway = parse(&self.config)?;
-        config
-            .transport
-            .check()
-            .map_err(|error| Failure::file(&self.config, error))?;
-        Ok(config)
-    }
-
-    pub fn read_terminal(&self) -> Result<Terminal, Failure> {
-        let config: Terminal = parse(&self.config)?;
-        config
-            .transport
-            .check()
-            .map_err(|error| Failure::file(&self.config, error))?;
-        config
-            .check()
-            .map_err(|error| Failure::file(&self.config, error))?;
-        Ok(config)
-    }
-
-    pub fn read_pairing(&self) -> Result<(Target, Fingerprint), Failure> {
-        let path = self.pairing();
-        if !path.exists() {
-            return Err(Failure::Configuration(format!(
-                "{} is not there: this terminal is not paired with a gateway yet; run `bentpipe gateway init` at the gateway and give the line that it prints to `bentpipe terminal join` here",
-                path.display()
-            )));
-        }
-        let pairing: Pairing = parse(&path)?;
-        let gateway = pairing
-            .gateway
-            .parse()
-            .map_err(|error| Failure::file(&path, format!("gateway: {error}")))?;
-        Ok((gateway, pairing.gateway_key))
-    }
-
-    pub fn write_pairing(&self, gateway: &Target, gateway_key: Fingerprint) -> Result<(), Failure> {
-        let path = self.pairing();
-        let pairing = Pairing {
-            gateway: gateway.to_string(),
-            gateway_key,
-        };
-        let text = toml::to_string(&pairing).map_err(anyhow::Error::from)?;
-        bentpipe_os::secret::write(&path, &text).map_err(|error| Failure::file(&path, error))
     }
 }
 
-/// The first of the directories that systemd has `told`, with colons between them.
-fn state_directory(told: &OsStr) -> Option<PathBuf> {
-    std::env::split_paths(told)
-        .next()
-        .filter(|first| first.is_absolute())
+fn check_common(log: &str, transport: &Transport) -> Result<(), String> {
+    crate::log::check(log)?;
+    if transport.contracted_rate.is_some() && transport.controller != Choice::Fixed.into() {
+        return Err(format!(
+            "transport.contracted_rate has no effect with controller = \"{}\"; remove it, or set controller = \"fixed\"",
+            transport.controller
+        ));
+    }
+    if transport.contracted_rate.is_none() && transport.controller == Choice::Fixed.into() {
+        return Err("transport.contracted_rate is missing: controller = \"fixed\" sends at that rate; add contracted_rate = \"20 Mbit/s\", or what your contract says".into());
+    }
+    transport.check().map_err(|error| error.to_string())
 }
 
-fn parse<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Failure> {
-    toml::from_str(&failure::read(path)?).map_err(|error| Failure::file(path, error))
+/// The JSON Schema of `terminal.toml`.
+pub fn terminal_schema() -> serde_json::Value {
+    schema::<Terminal>()
+}
+
+/// The JSON Schema of `gateway.toml`.
+pub fn gateway_schema() -> serde_json::Value {
+    schema::<Gateway>()
+}
+
+fn schema<T: JsonSchema>() -> serde_json::Value {
+    schemars::schema_for!(T).to_value()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn refusal(text: &str) -> String {
+        toml::from_str::<Terminal>(text).unwrap().check().unwrap_err()
+    }
+
+    #[test]
+    fn a_proxy_for_everybody_is_refused_and_one_for_listed_networks_is_not() {
+        let open = "[ingress.socks5]\nlisten = \"0.0.0.0:1080\"\n";
+        let told = refusal(open);
+        assert!(told.contains("clients = [\"192.168.1.0/24\"]"), "{told}");
+        let listed = format!("{open}clients = [\"192.168.1.0/24\"]\n");
+        toml::from_str::<Terminal>(&listed).unwrap().check().unwrap();
+    }
+
+    #[test]
+    fn an_option_without_effect_is_an_error() {
+        let socks = "[ingress.socks5]\nlisten = \"127.0.0.1:1080\"\n";
+        let rate = refusal(&format!("{socks}[transport]\ncontracted_rate = \"20 Mbit/s\"\n"));
+        assert!(rate.contains("has no effect with controller"), "{rate}");
+        let clients = refusal(&format!("{socks}clients = [\"192.168.1.0/24\"]\n"));
+        assert!(clients.contains("has no effect"), "{clients}");
+        let fixed = refusal(&format!("{socks}[transport]\ncontroller = \"fixed\"\n"));
+        assert!(fixed.contains("contracted_rate is missing"), "{fixed}");
+    }
 
     #[test]
     fn a_wrong_address_or_network_is_told_how_to_be_written() {
@@ -309,22 +380,5 @@ mod tests {
         }
         toml::from_str::<Gateway>("listen = \"[::]:4433\"\n[egress]\nallow = [\"10.9.0.0/16\"]")
             .unwrap();
-    }
-
-    #[test]
-    fn what_changes_by_itself_lies_where_systemd_says_or_beside_the_rest() {
-        let paths = |told: &str| {
-            let files = Files {
-                config: "/etc/bentpipe/terminal.toml".into(),
-                role: "terminal",
-                state: state_directory(OsStr::new(told)),
-            };
-            files.paths().display().to_string()
-        };
-        assert_eq!(paths(""), "/etc/bentpipe/terminal.paths.toml");
-        assert_eq!(paths("lib/bentpipe"), "/etc/bentpipe/terminal.paths.toml");
-        let state = "/var/lib/bentpipe/terminal.paths.toml";
-        assert_eq!(paths("/var/lib/bentpipe"), state);
-        assert_eq!(paths("/var/lib/bentpipe:/var/lib/other"), state);
     }
 }

@@ -1,15 +1,25 @@
 //! What terminal and gateway share as processes.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
+use sd_notify::NotifyState;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
 
+use crate::config::Metrics;
 use crate::failure::Failure;
+use crate::files::Files;
+use crate::status::{Ask, StatusSocket, serve_metrics};
 
 /// A peer that does not confirm our goodbye is not waited for.
 const GOODBYE: Duration = Duration::from_secs(2);
+/// While draining, it is looked this often whether all flows have ended.
+const DRAIN_LOOK: Duration = Duration::from_millis(100);
 
 /// Runs `main` on the async runtime.
 pub fn block_on(main: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
@@ -20,17 +30,162 @@ pub fn block_on(main: impl Future<Output = Result<(), Failure>>) -> Result<(), F
         .block_on(main)
 }
 
-/// Resolves when the process is asked to stop: Ctrl-C or SIGTERM.
-pub async fn stop_signal() {
-    let stream = |kind| signal(kind).expect("a handler for SIGINT and SIGTERM can be set");
-    let (mut interrupt, mut terminate) = (
-        stream(SignalKind::interrupt()),
-        stream(SignalKind::terminate()),
-    );
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+/// Prints a line for whoever started the daemon. Nobody may be listening any more: that
+/// ends no daemon.
+pub fn say(line: std::fmt::Arguments<'_>) {
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// Tells whoever started the daemon, systemd included, that it works; and then systemd,
+/// as often as it wants, that it still does.
+pub fn ready(line: std::fmt::Arguments<'_>) {
+    say(line);
+    notify(NotifyState::Ready);
+    if let Some(period) = sd_notify::watchdog_enabled() {
+        tokio::spawn(async move {
+            loop {
+                notify(NotifyState::Watchdog);
+                tokio::time::sleep(period / 3).await;
+            }
+        });
     }
+}
+
+/// Tells systemd that the end is near.
+pub fn stopping() {
+    notify(NotifyState::Stopping);
+}
+
+fn notify(state: NotifyState<'_>) {
+    // Without systemd there is nobody to tell.
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::debug!("systemd was not told: {error}");
+    }
+}
+
+/// The signals that end a daemon: SIGTERM in order, SIGINT (Ctrl-C) and SIGQUIT at once.
+/// SIGUSR1 and SIGUSR2 mean nothing here and end nothing.
+#[derive(Debug)]
+pub struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+    quit: Signal,
+    others: [Signal; 2],
+}
+
+impl StopSignals {
+    /// Handles them from now on.
+    pub fn new() -> Self {
+        let stream = |kind| signal(kind).expect("handlers for signals can be set");
+        Self {
+            terminate: stream(SignalKind::terminate()),
+            interrupt: stream(SignalKind::interrupt()),
+            quit: stream(SignalKind::quit()),
+            others: [
+                stream(SignalKind::user_defined1()),
+                stream(SignalKind::user_defined2()),
+            ],
+        }
+    }
+
+    /// Resolves when the daemon is to end; true: in order, with time for open flows.
+    pub async fn stop(&mut self) -> bool {
+        let [first, second] = &mut self.others;
+        loop {
+            let (name, orderly) = tokio::select! {
+                _ = self.terminate.recv() => ("SIGTERM", true),
+                _ = self.interrupt.recv() => ("SIGINT", false),
+                _ = self.quit.recv() => ("SIGQUIT", false),
+                _ = first.recv() => continue,
+                _ = second.recv() => continue,
+            };
+            tracing::info!("stopping: {name}");
+            return orderly;
+        }
+    }
+
+    /// Waits until `drained`, until `most` is over, or for another signal to end.
+    pub async fn drain(&mut self, most: Duration, drained: impl Fn() -> bool) {
+        let waiting = async {
+            while !drained() {
+                tokio::time::sleep(DRAIN_LOOK).await;
+            }
+        };
+        tokio::select! {
+            () = waiting => {}
+            () = tokio::time::sleep(most) => tracing::warn!("open flows are reset: the time to drain is over"),
+            _ = self.stop() => {}
+        }
+    }
+}
+
+/// Opens what tells how this end stands: the status socket, and figures for Prometheus.
+pub async fn tell_status(
+    tasks: &mut JoinSet<()>,
+    files: &Files,
+    metrics: Option<&Metrics>,
+    ask: Ask,
+) -> Result<(), Failure> {
+    if let Some(metrics) = metrics {
+        let listener = TcpListener::bind(metrics.listen)
+            .await
+            .map_err(|error| cannot_listen("metrics.listen", "TCP", metrics.listen, &error))?;
+        tasks.spawn(serve_metrics(listener, ask.clone()));
+    }
+    if let Some(socket) = StatusSocket::open(files.status_socket()) {
+        tasks.spawn(socket.serve(ask));
+    }
+    Ok(())
+}
+
+/// A configuration that was read again; `None` if it is wrong, which is told.
+pub fn read_again<T>(read: Result<T, Failure>) -> Option<T> {
+    match read {
+        Ok(new) => Some(new),
+        Err(failure) => {
+            tracing::error!("not reloaded, all stays as it was: {failure}");
+            None
+        }
+    }
+}
+
+/// Tells which changes of a configuration wait for the next start: those beside what
+/// `blank` blanks out.
+pub fn tell_what_waits<T: Serialize + DeserializeOwned>(
+    before: &T,
+    new: &T,
+    blank: impl Fn(&mut T),
+) {
+    let comparable = |config: &T| -> Option<toml::Table> {
+        let mut copy: T = toml::Table::try_from(config).ok()?.try_into().ok()?;
+        blank(&mut copy);
+        toml::Table::try_from(&copy).ok()
+    };
+    let (before, new) = (comparable(before), comparable(new));
+    let names = |table: &Option<toml::Table>| -> Vec<String> {
+        table.iter().flat_map(|table| table.keys().cloned()).collect()
+    };
+    let mut waiting = names(&before);
+    waiting.extend(names(&new));
+    waiting.sort();
+    waiting.dedup();
+    waiting.retain(|name| {
+        before.as_ref().and_then(|t| t.get(name)) != new.as_ref().and_then(|t| t.get(name))
+    });
+    if waiting.is_empty() {
+        tracing::info!("reloaded");
+    } else {
+        tracing::warn!(
+            "reloaded; changes in {} take effect at the next start",
+            waiting.join(", ")
+        );
+    }
+}
+
+/// Calls for SIGHUP, from now on.
+pub fn reload_signal() -> Signal {
+    signal(SignalKind::hangup()).expect("a handler for SIGHUP can be set")
 }
 
 /// Waits for a goodbye, but not for ever.

@@ -1,9 +1,13 @@
 //! `bentpipe doctor`: what this machine can do, and how to get what it cannot.
 
+use std::path::PathBuf;
+
 use bentpipe_os::doctor::{State, check_all};
 use clap::Args;
 
+use crate::config;
 use crate::failure::Failure;
+use crate::files::Files;
 
 /// Check everything that bentpipe may need of this machine, in one go
 ///
@@ -13,10 +17,23 @@ pub struct Command {
     /// As JSON, for programs
     #[arg(long)]
     json: bool,
+    /// The terminal's configuration, if there is one: says for which interfaces the
+    /// firewall is looked at
+    #[arg(long, default_value = "/etc/bentpipe/terminal.toml")]
+    config: PathBuf,
 }
 
 pub fn run(command: &Command) -> Result<(), Failure> {
-    let checks = check_all();
+    let transparent = if command.config.exists() {
+        let config = Files::terminal(command.config.clone()).read_terminal()?;
+        config.ingress.transparent
+    } else {
+        None
+    };
+    let checks = match &transparent {
+        Some(transparent) => check_all(&transparent.interfaces, transparent.port),
+        None => check_all(&[], config::transparent_port()),
+    };
     if command.json {
         println!(
             "{}",

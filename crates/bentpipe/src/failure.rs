@@ -1,6 +1,7 @@
 //! How a command ends when it does not end well.
 
 use std::fmt::Display;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -21,15 +22,20 @@ impl Failure {
 
     /// Prints the failure for people and gives its exit code.
     pub fn report(self) -> ExitCode {
+        // A closed standard error is no reason to end otherwise.
+        let _ = writeln!(std::io::stderr(), "bentpipe: {self}");
         match self {
-            Self::Configuration(message) => {
-                eprintln!("bentpipe: {}", message.trim_end());
-                ExitCode::from(2)
-            }
-            Self::Runtime(error) => {
-                eprintln!("bentpipe: {error:#}");
-                ExitCode::FAILURE
-            }
+            Self::Configuration(_) => ExitCode::from(2),
+            Self::Runtime(_) => ExitCode::FAILURE,
+        }
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Configuration(message) => out.write_str(message.trim_end()),
+            Self::Runtime(error) => write!(out, "{error:#}"),
         }
     }
 }

@@ -9,11 +9,18 @@ mod sim;
 mod schema;
 mod terminal;
 mod gateway;
+mod status;
+mod check;
 mod config;
+#[cfg(test)]
+mod configuration_doc;
+mod files;
 mod registry;
 mod path_file;
 mod daemon;
+mod log;
 mod doctor;
+mod generate;
 
 use clap::{Parser, Subcommand};
 
@@ -36,21 +43,16 @@ enum Command {
     Schema(schema::Command),
     Terminal(terminal::Command),
     Gateway(gateway::Command),
+    Status(status::Command),
+    Check(check::Command),
     Doctor(doctor::Command),
+    /// Manual pages and shell completions
+    #[command(subcommand, hide = true)]
+    Generate(generate::Command),
 }
 
 fn main() -> std::process::ExitCode {
-    tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::builder()
-                .with_env_var("BENTPIPE_LOG")
-                .with_default_directive(tracing_subscriber::filter::LevelFilter::INFO.into())
-                .from_env_lossy(),
-        )
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .with_target(false)
-        .init();
+    log::start();
     let result = match Cli::parse().command {
         Command::Link(command) => link::run(command),
         Command::Emulate(command) => emulate::run(&command),
@@ -58,7 +60,10 @@ fn main() -> std::process::ExitCode {
         Command::Schema(command) => schema::run(&command),
         Command::Terminal(command) => terminal::run(command),
         Command::Gateway(command) => gateway::run(command),
+        Command::Status(command) => status::run(&command),
+        Command::Check(command) => check::run(&command),
         Command::Doctor(command) => doctor::run(&command),
+        Command::Generate(command) => generate::run(command),
     };
     match result {
         Ok(()) => std::process::ExitCode::SUCCESS,

@@ -1,39 +1,98 @@
-//! The gateway's list of terminals, a file that people can read and edit.
+//! The gateway's list of terminals and of enrolment lines, a file that people can read
+//! and edit.
 
-use std::fs::File;
+use std::fs::OpenOptions;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use bentpipe_tunnel::identity::{Fingerprint, PeerRole, Registry};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-const HEAD: &str = "# Terminals that may use this gateway. Remove an entry to shut its terminal out\n# (its open session ends when the gateway is restarted).\n\n";
+const HEAD: &str = "# Terminals that may use this gateway, and enrolment lines. `bentpipe gateway terminals` and\n# `bentpipe gateway lines` list and change them; an entry that is removed counts at once.\n\n";
+/// How long another process may hold the file.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the file holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct List {
+pub struct List {
+    /// Enrolled terminals.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    terminal: Vec<Terminal>,
+    pub terminal: Vec<Terminal>,
+    /// Enrolment lines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    enrolment: Vec<Enrolment>,
+    pub enrolment: Vec<Enrolment>,
 }
 
+/// An enrolled terminal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Terminal {
-    key: Fingerprint,
+pub struct Terminal {
+    /// By what it is known.
+    pub key: Fingerprint,
+    /// What people call it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// When it was enrolled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub enrolled: Option<Date>,
 }
 
 /// A one-time key, and the terminal that has used it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Enrolment {
-    key: Fingerprint,
+pub struct Enrolment {
+    /// The one-time key of the line.
+    pub key: Fingerprint,
+    /// What its terminal will be called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    used_by: Option<Fingerprint>,
+    pub name: Option<String>,
+    /// When the line was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<Date>,
+    /// When it ceases to be good; without, never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Date>,
+    /// The terminal that was enrolled with it: it enrols no other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_by: Option<Fingerprint>,
+}
+
+/// A moment, written as RFC 3339 has it, in whole seconds and UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Date(pub SystemTime);
+
+impl Date {
+    /// This moment.
+    pub fn now() -> Self {
+        Self(SystemTime::now())
+    }
+}
+
+impl std::fmt::Display for Date {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        humantime::format_rfc3339_seconds(self.0).fmt(out)
+    }
+}
+
+impl Serialize for Date {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Date {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        humantime::parse_rfc3339(&text).map(Self).map_err(|_| {
+            serde::de::Error::custom(format!(
+                "{text:?} is not a moment; write it like \"2026-01-31T12:00:00Z\""
+            ))
+        })
+    }
 }
 
 /// The list in its file. Changes that others make to the file count from the next
@@ -52,51 +111,197 @@ impl FileRegistry {
         Ok(Self { path, read })
     }
 
-    /// Puts a new one-time key on the list.
-    pub fn add_enrolment(&self, key: Fingerprint) -> anyhow::Result<()> {
+    /// Puts a new line on the list.
+    pub fn add_enrolment(&self, enrolment: Enrolment) -> anyhow::Result<()> {
         self.change(|list| {
-            list.enrolment.push(Enrolment { key, used_by: None });
+            list.enrolment.push(enrolment);
             Ok(())
-        })?
-        .map_err(anyhow::Error::msg)
+        })
     }
 
-    /// How many terminals are enrolled.
-    pub fn terminals(&self) -> usize {
-        self.current().terminal.len()
+    /// Shuts the terminal out that `selector` names: its key, the beginning of it, or its name.
+    pub fn revoke(&self, selector: &str) -> anyhow::Result<Terminal> {
+        self.change(|list| {
+            let index = list.find_terminal(selector)?;
+            Ok(list.terminal.remove(index))
+        })
     }
 
-    fn current(&self) -> List {
+    /// Calls a terminal `name`.
+    pub fn name(&self, selector: &str, name: &str) -> anyhow::Result<Terminal> {
+        check_name(name).map_err(anyhow::Error::msg)?;
+        self.change(|list| {
+            let index = list.find_terminal(selector)?;
+            if list.terminal.iter().any(|t| t.name.as_deref() == Some(name)) {
+                return Err(format!("there is a terminal called {name:?} already"));
+            }
+            let terminal = &mut list.terminal[index];
+            terminal.name = Some(name.to_owned());
+            Ok(terminal.clone())
+        })
+    }
+
+    /// Makes the enrolment line worthless that `selector` names.
+    pub fn withdraw(&self, selector: &str) -> anyhow::Result<Enrolment> {
+        self.change(|list| {
+            let index = find(
+                selector,
+                list.enrolment.iter().map(|line| (&line.key, line.name.as_deref())),
+                "enrolment line",
+                "bentpipe gateway lines list",
+            )?;
+            Ok(list.enrolment.remove(index))
+        })
+    }
+
+    /// What the terminal with `key` is called.
+    pub fn name_of(&self, key: &Fingerprint) -> Option<String> {
+        let list = self.current();
+        let terminal = list.terminal.iter().find(|terminal| terminal.key == *key);
+        terminal.and_then(|terminal| terminal.name.clone())
+    }
+
+    /// The list as it is now.
+    pub fn current(&self) -> List {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let now = changed(&self.path);
         if read.0 != now {
             match load(&self.path) {
                 Ok(list) => *read = (now, list),
                 // Half-edited, perhaps: whoever was enrolled before still is.
-                Err(error) => tracing::warn!("{error:#}; the list as it was before stays in force"),
+                Err(error) => {
+                    tracing::warn!("{error:#}; the list as it was before stays in force");
+                    read.0 = now;
+                }
             }
         }
         read.1.clone()
     }
 
     /// Reads, changes and replaces the file while no other process does.
-    fn change<T>(
-        &self,
-        change: impl FnOnce(&mut List) -> Result<T, String>,
-    ) -> anyhow::Result<Result<T, String>> {
+    fn change<T>(&self, change: impl FnOnce(&mut List) -> Result<T, String>) -> anyhow::Result<T> {
         let lock_path = self.path.with_extension("lock");
-        let lock = File::create(&lock_path).with_context(|| lock_path.display().to_string())?;
-        lock.lock()
+        // A lock that others could open, they could hold.
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&lock_path)
             .with_context(|| lock_path.display().to_string())?;
-        let mut list = load(&self.path)?;
-        let changed = change(&mut list);
-        if changed.is_ok() {
-            let text = toml::to_string(&list)?;
-            bentpipe_os::secret::write(&self.path, &format!("{HEAD}{text}"))
-                .with_context(|| self.path.display().to_string())?;
+        let mine = lock.metadata().map(|metadata| metadata.permissions());
+        if mine.is_ok_and(|permissions| permissions.mode() & 0o077 != 0) {
+            lock.set_permissions(std::fs::Permissions::from_mode(0o600))
+                .with_context(|| lock_path.display().to_string())?;
         }
+        let deadline = std::time::Instant::now() + LOCK_PATIENCE;
+        while let Err(error) = lock.try_lock() {
+            if std::time::Instant::now() > deadline {
+                anyhow::bail!(
+                    "{}: {error}; `fuser {}` shows which process holds it",
+                    lock_path.display(),
+                    lock_path.display()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let mut list = load(&self.path)?;
+        let changed = change(&mut list).map_err(anyhow::Error::msg)?;
+        let text = toml::to_string(&list)?;
+        bentpipe_os::secret::write(&self.path, &format!("{HEAD}{text}"))
+            .with_context(|| self.path.display().to_string())?;
         Ok(changed)
     }
+}
+
+impl List {
+    fn find_terminal(&self, selector: &str) -> Result<usize, String> {
+        find(
+            selector,
+            self.terminal.iter().map(|t| (&t.key, t.name.as_deref())),
+            "terminal",
+            "bentpipe gateway terminals list",
+        )
+    }
+
+    fn enrol(&mut self, line: &Fingerprint, terminal: Fingerprint, now: Date) -> Result<(), String> {
+        const AGAIN: &str = "make a new line at the gateway with `bentpipe gateway init`";
+        let known = self.terminal.iter().any(|known| known.key == terminal);
+        let entry = self
+            .enrolment
+            .iter_mut()
+            .find(|entry| entry.key == *line)
+            .ok_or_else(|| format!("the enrolment line has been withdrawn; {AGAIN}"))?;
+        match entry.used_by {
+            // Its answer was lost, and it asks again.
+            Some(user) if user == terminal && known => return Ok(()),
+            Some(user) if user == terminal => {
+                return Err(format!(
+                    "this terminal has been revoked, and the enrolment line is used up; {AGAIN}"
+                ));
+            }
+            Some(user) => {
+                return Err(format!(
+                    "the enrolment line has been used by the terminal {user}; {AGAIN}"
+                ));
+            }
+            None => {}
+        }
+        if let Some(expires) = entry.expires
+            && expires <= now
+        {
+            return Err(format!("the enrolment line has expired at {expires}; {AGAIN}"));
+        }
+        entry.used_by = Some(terminal);
+        let name = entry.name.clone();
+        if !known {
+            self.terminal.push(Terminal {
+                key: terminal,
+                name,
+                enrolled: Some(now),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The one of `entries` that is meant.
+fn find<'a>(
+    selector: &str,
+    entries: impl Iterator<Item = (&'a Fingerprint, Option<&'a str>)>,
+    what: &str,
+    lists: &str,
+) -> Result<usize, String> {
+    let digits = selector.strip_prefix("sha256:").unwrap_or(selector);
+    let mut found = None;
+    for (index, (key, name)) in entries.enumerate() {
+        let key = key.to_string();
+        if name == Some(selector) || key == selector {
+            return Ok(index);
+        }
+        if digits.len() >= 4 && key["sha256:".len()..].starts_with(digits) {
+            if found.is_some() {
+                return Err(format!("more than one {what} begins with {selector:?}; give more of the key"));
+            }
+            found = Some(index);
+        }
+    }
+    found.ok_or_else(|| {
+        format!("there is no {what} {selector:?}; `{lists}` shows those there are. Give a name, a key, or at least four characters of one")
+    })
+}
+
+/// A name is one word that cannot be taken for a key.
+pub fn check_name(name: &str) -> Result<(), String> {
+    let fits = (1..=64).contains(&name.len())
+        && !name.starts_with("sha256:")
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    if fits {
+        return Ok(());
+    }
+    Err(format!(
+        "{name:?} cannot be a name; use up to 64 letters, digits, '-', '_' and '.'"
+    ))
 }
 
 impl Registry for FileRegistry {
@@ -112,29 +317,19 @@ impl Registry for FileRegistry {
     }
 
     fn enrol(&self, enrolment: &Fingerprint, terminal: Fingerprint) -> Result<(), String> {
+        let mut refusal = None;
         let enrolled = self.change(|list| {
-            let entry = list
-                .enrolment
-                .iter_mut()
-                .find(|entry| entry.key == *enrolment)
-                .ok_or("the enrolment line has been withdrawn")?;
-            match entry.used_by {
-                Some(other) if other != terminal => {
-                    return Err(format!(
-                        "the enrolment line has been used by the terminal {other}; run `bentpipe gateway init` again for a new line"
-                    ));
-                }
-                _ => entry.used_by = Some(terminal),
-            }
-            if !list.terminal.iter().any(|known| known.key == terminal) {
-                list.terminal.push(Terminal { key: terminal });
-            }
-            Ok(())
+            list.enrol(enrolment, terminal, Date::now())
+                .inspect_err(|why| refusal = Some(why.clone()))
         });
-        enrolled.unwrap_or_else(|error| {
-            tracing::error!("a terminal could not be enrolled: {error:#}");
-            Err("the gateway could not write its list of terminals".into())
-        })
+        match (enrolled, refusal) {
+            (Ok(()), _) => Ok(()),
+            (Err(_), Some(why)) => Err(why),
+            (Err(error), None) => {
+                tracing::error!("a terminal could not be enrolled: {error:#}");
+                Err("the gateway could not write its list of terminals".into())
+            }
+        }
     }
 }
 
@@ -149,5 +344,81 @@ fn load(path: &Path) -> anyhow::Result<List> {
         Ok(text) => toml::from_str(&text).with_context(|| path.display().to_string()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(List::default()),
         Err(error) => Err(error).with_context(|| path.display().to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bentpipe_tunnel::identity::Identity;
+
+    use super::*;
+
+    fn key(number: u8) -> Fingerprint {
+        Identity::from_seed(&[number; 32]).fingerprint()
+    }
+
+    fn at(seconds: u64) -> Date {
+        Date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+    }
+
+    fn with_line() -> List {
+        List {
+            enrolment: vec![Enrolment {
+                key: key(1),
+                name: Some("boat".into()),
+                made: Some(at(0)),
+                expires: Some(at(100)),
+                used_by: None,
+            }],
+            ..List::default()
+        }
+    }
+
+    #[test]
+    fn a_line_enrols_one_terminal_which_may_ask_again() {
+        let mut list = with_line();
+        list.enrol(&key(1), key(2), at(99)).unwrap();
+        list.enrol(&key(1), key(2), at(1000)).unwrap();
+        assert_eq!(list.terminal.len(), 1);
+        assert_eq!(list.terminal[0].name.as_deref(), Some("boat"));
+        let why = list.enrol(&key(1), key(3), at(99)).unwrap_err();
+        assert!(why.contains("has been used"), "{why}");
+    }
+
+    #[test]
+    fn a_revoked_terminal_does_not_return_by_its_used_line() {
+        let mut list = with_line();
+        list.enrol(&key(1), key(2), at(99)).unwrap();
+        list.terminal.clear();
+        let why = list.enrol(&key(1), key(2), at(99)).unwrap_err();
+        assert!(why.contains("revoked"), "{why}");
+        assert!(list.terminal.is_empty());
+    }
+
+    #[test]
+    fn a_line_expires() {
+        let why = with_line().enrol(&key(1), key(2), at(100)).unwrap_err();
+        assert!(why.contains("expired at 1970-01-01T00:01:40Z"), "{why}");
+    }
+
+    #[test]
+    fn entries_are_found_by_name_key_or_its_beginning() {
+        let mut list = with_line();
+        list.enrol(&key(1), key(2), at(1)).unwrap();
+        let digits = key(2).to_string();
+        for selector in ["boat", &digits, &digits[..12], &digits[7..11]] {
+            assert_eq!(list.find_terminal(selector), Ok(0), "{selector}");
+        }
+        for selector in ["ship", "sha256:", "", &digits[7..10]] {
+            list.find_terminal(selector).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn the_file_reads_as_it_was_written_and_old_files_are_read() {
+        let list = with_line();
+        assert_eq!(toml::from_str::<List>(&toml::to_string(&list).unwrap()).unwrap(), list);
+        let old = format!("[[terminal]]\nkey = \"{}\"\n", key(2));
+        assert_eq!(toml::from_str::<List>(&old).unwrap().terminal.len(), 1);
     }
 }

@@ -1,30 +1,39 @@
 //! `bentpipe terminal`: the end beside the dish.
 
+use std::io::IsTerminal as _;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Instant;
 
-use bentpipe_os::tcp::Machine;
-use bentpipe_os::{ingress, limits, network, quic, secret, tproxy};
+use bentpipe_os::machine::Machine;
+use bentpipe_os::privileges::{self, Needs};
+use bentpipe_os::{ingress, limits, network_changes, quic, secret, tproxy};
 use bentpipe_tunnel::identity::Identity;
-use bentpipe_tunnel::identity::enrolment_line::EnrolmentLine;
+use bentpipe_tunnel::identity::enrolment_line::{EnrolmentLine, EnrolmentLineError};
 use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::terminal::{Connector, Terminal};
 use bentpipe_tunnel::transport::Transport;
 use clap::{Args, Subcommand};
 use tokio::task::JoinSet;
 
-use crate::config::{self, Files};
-use crate::daemon;
-use crate::failure::Failure;
+use crate::config::{self, AfterStop};
+use crate::failure::{self, Failure};
+use crate::files::Files;
 use crate::path_file::Keeper;
+use crate::status::{Ask, SessionStatus, Status};
+use crate::{daemon, log};
 
-const FIRST_CONFIG: &str = r#"# bentpipe terminal
+const FIRST_CONFIG: &str = r#"# bentpipe terminal; all options: docs/configuration.md
 
 # Applications that can be told to use a SOCKS5 proxy.
 [ingress.socks5]
 listen = "127.0.0.1:1080"
 
 # All TCP that passes through this machine from these interfaces (needs root).
+# Private networks and those that this machine is connected to are left alone. If the
+# terminal is killed, the rest is held back; fail = "open" lets it go its own way.
 # [ingress.transparent]
 # interfaces = ["lan0"]
 
@@ -64,18 +73,81 @@ enum Action {
     Join {
         #[command(flatten)]
         config: Config,
-        /// What `bentpipe gateway init` printed, in quotes
-        line: EnrolmentLine,
+        /// What `bentpipe gateway init` printed, in quotes; without, it is read from the
+        /// standard input, where no other user of this machine sees it
+        line: Option<String>,
+        /// Read the line from FILE instead
+        #[arg(long, value_name = "FILE", conflicts_with = "line")]
+        line_file: Option<PathBuf>,
+    },
+    /// Let the connections pass that a terminal which no longer runs has left held back
+    ///
+    /// They then go their own way, outside the tunnel.
+    Release {
+        #[command(flatten)]
+        config: Config,
     },
 }
 
 pub fn run(command: Command) -> Result<(), Failure> {
     match command.action {
-        Some(Action::Join { config, line }) => {
+        Some(Action::Join {
+            config,
+            line,
+            line_file,
+        }) => {
+            let line = read_line(line, line_file)?;
             daemon::block_on(join(Files::terminal(config.config), line))
         }
-        None => daemon::block_on(serve(Files::terminal(command.run.config))),
+        Some(Action::Release { config }) => {
+            daemon::block_on(release(Files::terminal(config.config)))
+        }
+        None => start(Files::terminal(command.run.config)),
     }
+}
+
+async fn release(files: Files) -> Result<(), Failure> {
+    let config = files.read_terminal()?;
+    let Some(transparent) = config.ingress.transparent else {
+        return Err(Failure::file(
+            &files.config,
+            "ingress.transparent is not there: nothing is held back by this terminal",
+        ));
+    };
+    let port = transparent.port;
+    if tproxy::listens(port) {
+        return Err(anyhow::anyhow!(
+            "a terminal runs (port {port} is in use); stop it first, or set after_stop = \"release\""
+        )
+        .into());
+    }
+    let removed = tproxy::release(port).await;
+    daemon::say(format_args!(
+        "{}",
+        if removed { "released" } else { "nothing was held back" }
+    ));
+    Ok(())
+}
+
+/// The enrolment line, from wherever it was given. No error shows it: it is a secret.
+fn read_line(given: Option<String>, file: Option<PathBuf>) -> Result<EnrolmentLine, Failure> {
+    let text = match (given, file) {
+        (Some(line), _) if line != "-" => line,
+        (_, Some(file)) => failure::read(&file)?,
+        _ => {
+            if std::io::stdin().is_terminal() {
+                eprintln!("the line that `bentpipe gateway init` printed:");
+            }
+            let mut line = String::new();
+            std::io::stdin()
+                .read_line(&mut line)
+                .map_err(anyhow::Error::from)?;
+            line
+        }
+    };
+    text.trim()
+        .parse()
+        .map_err(|error: EnrolmentLineError| Failure::Configuration(error.to_string()))
 }
 
 async fn join(files: Files, line: EnrolmentLine) -> Result<(), Failure> {
@@ -109,24 +181,39 @@ async fn join(files: Files, line: EnrolmentLine) -> Result<(), Failure> {
         )
     })?;
     files.write_pairing(&line.gateway, line.gateway_key)?;
-    println!(
+    daemon::say(format_args!(
         "paired: gateway {} with key {}, this terminal's key is {}",
         line.gateway,
         line.gateway_key,
         identity.fingerprint()
-    );
+    ));
     Ok(())
 }
 
-async fn serve(files: Files) -> Result<(), Failure> {
+fn start(files: Files) -> Result<(), Failure> {
     let config = files.read_terminal()?;
+    log::set_level(&config.log);
+    let listens = |address: Option<SocketAddr>| address.is_some_and(|a| a.port() < 1024);
+    let needs = Needs {
+        network_administration: config.ingress.transparent.is_some(),
+        low_ports: listens(config.ingress.socks5.as_ref().map(|socks5| socks5.listen))
+            || listens(config.metrics.as_ref().map(|metrics| metrics.listen)),
+    };
+    privileges::give_up(config.user.as_deref(), needs).map_err(anyhow::Error::from)?;
+    daemon::block_on(serve(files, config))
+}
+
+async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure> {
+    let started = Instant::now();
+    let mut stop = daemon::StopSignals::new();
+    let mut reload = daemon::reload_signal();
     let (gateway, gateway_key) = files.read_pairing()?;
     let identity = files.identity()?;
     limits::raise_open_files();
     let (keeper, paths) = Keeper::start(files.paths());
     let connector = connector(&config, identity, gateway.clone(), gateway_key, paths)?;
     let endpoint = connector.endpoint.clone();
-    if let Err(error) = network::follow(endpoint.clone()) {
+    if let Err(error) = network_changes::follow(endpoint.clone()) {
         tracing::warn!("changes of this machine's addresses will be noticed late: {error}");
     }
     let (terminal, keep) = Terminal::new(connector);
@@ -137,42 +224,110 @@ async fn serve(files: Files) -> Result<(), Failure> {
         let listener = ingress::listen(socks5.listen).await.map_err(|error| {
             daemon::cannot_listen("ingress.socks5.listen", "TCP", socks5.listen, &error)
         })?;
-        tasks.spawn(ingress::socks5(listener, terminal.clone()));
+        let clients = socks5.clients.clone();
+        tasks.spawn(ingress::socks5(listener, clients, terminal.clone()));
         taken.push(format!("SOCKS5 on {}", socks5.listen));
     }
+    let status: Ask = {
+        let (terminal, transport) = (terminal.clone(), config.transport.clone());
+        let name = gateway.to_string();
+        Arc::new(move || {
+            let session = terminal.session().borrow().clone();
+            let open = session.filter(|session| !session.is_closed());
+            let sessions = open.map(|session| {
+                SessionStatus::of(Some(name.clone()), gateway_key, session.connection())
+            });
+            let flows = terminal.tally().snapshot();
+            let sessions = sessions.into_iter().collect();
+            Status::of("terminal", started, &transport, sessions, flows)
+        })
+    };
+    daemon::tell_status(&mut tasks, &files, config.metrics.as_ref(), status).await?;
     let mut rules = None;
     if let Some(transparent) = &config.ingress.transparent {
-        let installed = tproxy::install(&transparent.interfaces, transparent.port)
+        let installed = tproxy::install(transparent.capture())
             .await
             .map_err(anyhow::Error::from)?;
         tasks.spawn(ingress::transparent(installed.ipv4, terminal.clone()));
         if let Some(listener) = installed.ipv6 {
             tasks.spawn(ingress::transparent(listener, terminal.clone()));
         }
-        rules = Some(installed.rules);
+        let installed = Arc::new(installed.rules);
+        let kept = installed.clone();
+        tasks.spawn(async move { match kept.keep().await {} });
+        rules = Some((installed, transparent.after_stop));
         taken.push(format!(
             "transparent on {}",
             transparent.interfaces.join(", ")
         ));
     }
-    println!("ready: {}", taken.join("; "));
+    daemon::ready(format_args!("ready: {}", taken.join("; ")));
     let session = terminal.session();
-    tokio::select! {
-        never = keep => match never {},
-        () = announce(session, gateway.to_string()) => {}
-        _ = tasks.join_next() => tracing::error!("an ingress has ended"),
-        () = daemon::stop_signal() => {}
-    }
-    // First the way in, then what is on its way.
-    if let Some(rules) = rules {
-        rules.remove().await;
-    }
+    let mut keep = pin!(keep);
+    let mut announce = pin!(announce(session, gateway.to_string()));
+    let orderly = loop {
+        tokio::select! {
+            never = &mut keep => match never {},
+            () = &mut announce => break false,
+            _ = tasks.join_next() => {
+                tracing::error!("an ingress has ended");
+                break false;
+            }
+            orderly = stop.stop() => break orderly,
+            _ = reload.recv() => {
+                let rules = rules.as_ref().map(|(rules, _)| &**rules);
+                if let Some(new) = reloaded(&files, &config, rules).await {
+                    config = new;
+                }
+            }
+        }
+    };
+    daemon::stopping();
+    // First the way in, then what is on its way. The rules hold back what comes meanwhile.
     tasks.shutdown().await;
+    if orderly {
+        let drained = || terminal.tally().snapshot().open == 0;
+        stop.drain(config.drain.as_duration(), drained).await;
+    }
+    match rules {
+        Some((rules, AfterStop::Release)) => rules.remove().await,
+        Some((_, AfterStop::Hold)) => tracing::warn!(
+            "the connections that would be taken are held back until the terminal is started again; `bentpipe terminal release` lets them pass"
+        ),
+        None => {}
+    }
     endpoint.close(0u32.into(), b"the terminal is being stopped");
     daemon::patiently(endpoint.wait_idle()).await;
     daemon::patiently(keeper.stop()).await;
-    println!("stopped");
+    daemon::say(format_args!("stopped"));
     Ok(())
+}
+
+/// Reads the configuration again and puts in force what can change while the terminal
+/// runs. `None`: it is wrong, and all stays as it was.
+async fn reloaded(
+    files: &Files,
+    before: &config::Terminal,
+    rules: Option<&tproxy::Rules>,
+) -> Option<config::Terminal> {
+    let new = daemon::read_again(files.read_terminal())?;
+    if let (Some(rules), Some(transparent)) = (rules, &new.ingress.transparent)
+        && let Err(error) = rules.change(transparent.left_alone(), transparent.fail).await
+    {
+        tracing::error!("{error}; all stays as it was");
+        return None;
+    }
+    log::set_level(&new.log);
+    daemon::tell_what_waits(before, &new, |config| {
+        config.log.clear();
+        config.drain = bentpipe_units::Span::from_millis(0);
+        if let Some(transparent) = &mut config.ingress.transparent {
+            transparent.leave.clear();
+            transparent.leave_private = true;
+            transparent.fail = tproxy::Fail::Closed;
+        }
+    });
+    Some(new)
 }
 
 fn connector(
@@ -197,7 +352,7 @@ fn connector(
         gateway_key,
         transport,
         paths,
-        resolver: Machine,
+        resolver: Machine::default(),
     })
 }
 
@@ -211,7 +366,7 @@ async fn announce(
         if let Some(current) = current
             && current.confirmed().await.is_ok()
         {
-            println!("session: up with gateway {gateway}");
+            daemon::say(format_args!("session: up with gateway {gateway}"));
         }
     }
 }

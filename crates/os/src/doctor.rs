@@ -9,6 +9,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 use serde::Serialize;
 
 use crate::cpu_latency::{self, CpuLatency};
+use crate::tproxy::{self, Obstacle};
 
 /// One capability of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -48,8 +49,9 @@ fn worse(found: impl Into<String>, remedy: impl Into<String>) -> Finding {
     Err((State::Worse, found.into(), remedy.into()))
 }
 
-/// Asks everything. Leaves nothing behind.
-pub fn check_all() -> Vec<Check> {
+/// Asks everything; the firewall, with regard to connections that come in through
+/// `interfaces` (none: any) and are handed to `port`. Leaves nothing behind.
+pub fn check_all(interfaces: &[String], port: u16) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut ask = |name, needed_for, finding: Finding| {
         checks.push(match finding {
@@ -75,17 +77,18 @@ pub fn check_all() -> Vec<Check> {
         net_admin(),
     );
     ask("/dev/net/tun", "emulate, lab", tun());
-    ask(
-        "ip",
-        "terminal (transparent), lab",
-        tool("ip", &["-Version"], "iproute2"),
-    );
+    ask("ip", "lab", tool("ip", &["-Version"], "iproute2"));
     ask(
         "nft",
         "terminal (transparent)",
         tool("nft", &["--version"], "nftables"),
     );
     ask("TPROXY", "terminal (transparent)", tproxy());
+    ask(
+        "firewall",
+        "terminal (transparent)",
+        firewall(interfaces, port),
+    );
     ask("network namespaces", "emulate, lab", namespaces());
     ask("IPv6", "IPv6 applications and gateways", ipv6());
     ask("CUBIC", "lab (direct TCP to compare with)", cubic());
@@ -137,13 +140,46 @@ fn tool(program: &str, arguments: &[&str], package: &str) -> Finding {
 /// Asks nftables whether it would take a TPROXY rule, without installing it.
 fn tproxy() -> Finding {
     let rules = "table inet bentpipe_doctor {\nchain c {\ntype filter hook prerouting priority mangle;\nmeta l4proto tcp meta nfproto ipv4 tproxy ip to 127.0.0.1:1 accept\n}\n}\n";
-    match output(Command::new("nft").args(["-c", "-f", "-"]), rules) {
+    match tproxy::nft(&["-c", "-f", "-"], rules) {
         Ok(_) => Ok("nftables takes the rule".into()),
         Err(why) => missing(
             why,
             "a kernel with CONFIG_NFT_TPROXY, and root; SOCKS5 ingress works without",
         ),
     }
+}
+
+/// Whether the machine's own rules let in what the terminal takes.
+fn firewall(interfaces: &[String], port: u16) -> Finding {
+    let firewall = tproxy::firewall(interfaces, port);
+    if let Some(why) = firewall.unknown {
+        return worse(
+            format!("cannot be read: {why}"),
+            "run doctor as root, or give it CAP_NET_ADMIN",
+        );
+    }
+    let legacy = std::fs::read_to_string("/proc/net/ip_tables_names").unwrap_or_default();
+    if !legacy.trim().is_empty() {
+        return worse(
+            "the old iptables has rules, which cannot be checked",
+            format!(
+                "see that its chain INPUT lets packets with mark {:#x} in, or move to iptables-nft",
+                tproxy::mark(port)
+            ),
+        );
+    }
+    let told = |is: fn(&Obstacle) -> bool| {
+        let obstacles = firewall.obstacles.iter().filter(|obstacle| is(obstacle));
+        let lines: Vec<_> = obstacles.map(ToString::to_string).collect();
+        (!lines.is_empty()).then(|| lines.join("; "))
+    };
+    if let Some(dropped) = told(|obstacle| matches!(obstacle, Obstacle::Dropped { .. })) {
+        return missing("connections that the terminal takes are dropped", dropped);
+    }
+    if let Some(bypassed) = told(|obstacle| matches!(obstacle, Obstacle::Bypassed { .. })) {
+        return worse("rules for forwarded traffic are not seen", bypassed);
+    }
+    Ok("lets in what the terminal takes".into())
 }
 
 fn namespaces() -> Finding {
@@ -163,11 +199,21 @@ fn namespaces() -> Finding {
 }
 
 fn ipv6() -> Finding {
-    match std::fs::read_to_string("/proc/sys/net/ipv6/conf/all/disable_ipv6") {
-        Ok(value) if value.trim() == "0" => Ok("on".into()),
-        _ => worse(
-            "off",
-            "sysctl net.ipv6.conf.all.disable_ipv6=0; IPv4 works without",
+    // Transparent ingress delivers through lo, which may be switched off by itself.
+    let off = ["all", "lo"].into_iter().find(|device| {
+        let path = format!("/proc/sys/net/ipv6/conf/{device}/disable_ipv6");
+        std::fs::read_to_string(path).is_ok_and(|value| value.trim() != "0")
+    });
+    if !Path::new("/proc/sys/net/ipv6").exists() {
+        return worse("the kernel has none", "IPv4 works without");
+    }
+    match off {
+        None => Ok("on".into()),
+        Some(device) => worse(
+            format!("off by sysctl net.ipv6.conf.{device}.disable_ipv6"),
+            format!(
+                "sysctl net.ipv6.conf.{device}.disable_ipv6=0; IPv4 works without, and IPv6 connections that would be taken are held back"
+            ),
         ),
     }
 }
@@ -246,28 +292,19 @@ fn open_files() -> Finding {
     )
 }
 
-/// Tables of terminals that were killed. Those of running terminals look the same,
-/// so this only tells.
+/// Tables of terminals that were killed. Those of running terminals look the same, so
+/// this only tells.
 fn leftovers() -> Finding {
-    let listed = match output(Command::new("nft").args(["list", "tables"]), "") {
-        Ok(listed) => listed,
+    let ours = match tproxy::tables() {
+        Ok(ours) => ours,
         Err(_) => return Ok("nftables cannot be asked".into()),
     };
-    let ours: Vec<_> = listed
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("table inet bentpipe_"))
-        .collect();
     if ours.is_empty() {
         return Ok("nothing".into());
     }
-    let named = ours
-        .iter()
-        .map(|port| format!("bentpipe_{port}"))
-        .collect::<Vec<_>>()
-        .join(", ");
     worse(
-        format!("nftables: {named}"),
-        "fine while a terminal runs; if none does, starting and stopping it once removes the rules",
+        format!("nftables: {}", ours.join(", ")),
+        "fine while a terminal runs; if none does, they hold back what they took: start it again, or remove them with `bentpipe terminal release`",
     )
 }
 

@@ -9,6 +9,7 @@ use bentpipe_tunnel::terminal::Terminal;
 use fast_socks5::server::Socks5ServerProtocol;
 use fast_socks5::util::target_addr::TargetAddr;
 use fast_socks5::{ReplyError, Socks5Command};
+use ipnet::IpNet;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::tcp::TcpFlow;
@@ -34,11 +35,19 @@ pub async fn transparent(listener: TcpListener, terminal: Terminal) {
     .await;
 }
 
-/// Serves SOCKS5 (RFC 1928), CONNECT only and without authentication, for ever.
-pub async fn socks5(listener: TcpListener, terminal: Terminal) {
+/// Serves SOCKS5 (RFC 1928), CONNECT only and without authentication, to `clients` and
+/// this machine itself, for ever.
+pub async fn socks5(listener: TcpListener, clients: Vec<IpNet>, terminal: Terminal) {
     accept(listener, move |stream| {
         let terminal = terminal.clone();
+        let client = stream.peer_addr().map(|from| from.ip().to_canonical());
+        let welcome = client.as_ref().is_ok_and(|from| {
+            from.is_loopback() || clients.iter().any(|network| network.contains(from))
+        });
         async move {
+            if !welcome {
+                return Err(io::Error::other("not among ingress.socks5.clients"));
+            }
             let handshake = tokio::time::timeout(SOCKS_PATIENCE, negotiate(stream));
             let asked = handshake
                 .await

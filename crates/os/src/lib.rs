@@ -4,8 +4,8 @@
 //! [`namespace`], [`tun`], [`segment`], [`cpu_latency`] and [`realtime`].
 //!
 //! For the tunnel: [`ingress`] and [`tproxy`] bring applications' connections,
-//! [`tcp`], [`udp`] and [`quic`] are its sockets, [`network`] says when its addresses
-//! change, [`secret`] and [`limits`] are what it needs of the system.
+//! [`tcp`], [`machine`] with its [`resolver`], [`quic_socket`] and [`quic`] are its sockets, [`network_changes`]
+//! says when its addresses change, [`secret`], [`limits`] and [`privileges`] are what it needs of the system.
 
 pub mod namespace;
 mod netlink;
@@ -17,9 +17,12 @@ pub mod realtime;
 pub mod ingress;
 pub mod tproxy;
 pub mod tcp;
-pub mod udp;
+pub mod resolver;
+pub mod machine;
+pub mod quic_socket;
 pub mod quic;
-pub mod network;
+pub mod network_changes;
 pub mod secret;
 pub mod limits;
+pub mod privileges;
 pub mod doctor;

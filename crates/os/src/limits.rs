@@ -25,3 +25,11 @@ pub fn privately<T>(work: impl FnOnce() -> T) -> T {
     rustix::process::umask(before);
     result
 }
+
+/// What the kernel counts as this process's resident memory (proc_pid_statm(5)), bytes.
+pub fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split_whitespace().nth(1);
+    let pages: u64 = pages.and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * rustix::param::page_size() as u64
+}

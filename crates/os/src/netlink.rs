@@ -91,7 +91,7 @@ impl Netlink {
         )
     }
 
-    fn tell(&mut self, request: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+    pub(crate) fn tell(&mut self, request: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         self.ask(request, NLM_F_REQUEST | NLM_F_ACK | flags)
             .map(|_| ())
     }

@@ -8,7 +8,7 @@ use bentpipe_tunnel::identity::Identity;
 use noq::{Endpoint, EndpointConfig, TokioRuntime};
 use noq_proto::HashedConnectionIdGenerator;
 
-use crate::udp::{self, Received};
+use crate::quic_socket::{self, Received};
 
 /// An endpoint at `address`. With `server` it also accepts sessions.
 ///
@@ -30,7 +30,7 @@ pub fn endpoint(
     config.cid_generator(Arc::new(move || {
         Box::new(HashedConnectionIdGenerator::from_key(key))
     }));
-    let (socket, received) = udp::bind(address, server.is_some())?;
+    let (socket, received) = quic_socket::bind(address, server.is_some())?;
     let endpoint =
         Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(TokioRuntime))?;
     Ok((endpoint, received))

@@ -1,7 +1,13 @@
 //! A session as both ends see it: one QUIC connection with HTTP/3 on it.
 
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use h3::error::Code;
+
+/// The application error code of a session that gave way to a newer one with the same key
+/// ("bp" in ASCII; none of the codes of RFC 9114, section 8.1).
+pub const REPLACED: u32 = 0x6270;
 
 /// Both directions of a request's stream.
 pub type BidiStream = bentpipe_quic::h3::BidiStream<Bytes>;
@@ -10,6 +16,11 @@ pub type BidiStream = bentpipe_quic::h3::BidiStream<Bytes>;
 pub fn close(connection: &noq::Connection, code: Code, reason: &str) {
     let code = noq::VarInt::from_u64(code.value()).unwrap_or_default();
     connection.close(code, reason.as_bytes());
+}
+
+/// Where the other end is, by the session's first path.
+pub fn remote_address(connection: &noq::Connection) -> Option<SocketAddr> {
+    connection.path(noq::PathId::ZERO)?.remote_address().ok()
 }
 
 /// How a session's path stands, for people who look into the log.

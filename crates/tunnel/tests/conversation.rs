@@ -432,3 +432,18 @@ fn bytes_that_cannot_be_passed_on_are_not_taken() {
         }
     });
 }
+
+#[test]
+fn a_gateway_whose_first_address_is_silent_is_reached_by_its_second() {
+    in_virtual_time(|clock| async move {
+        let began = now();
+        let world = Setup {
+            gateway: "gateway.example:4433",
+            ..Setup::default()
+        }
+        .start(&clock);
+        world.warm().await;
+        // A round trip as it is expected, until the second is tried beside the first.
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    });
+}

@@ -40,3 +40,18 @@ pub enum FlowError {
     #[error("there is no session with the gateway")]
     NoSession,
 }
+
+impl FlowError {
+    /// The kind of failure, for counters: one word.
+    pub fn cause(&self) -> &'static str {
+        match self {
+            Self::Local(_) => "local",
+            Self::Stream(_) => "stream",
+            Self::Stopped => "stopped",
+            Self::Refused(refusal) => refusal.kind.name(),
+            Self::Stalled => "stalled",
+            Self::Unanswered => "unanswered",
+            Self::NoSession => "no_session",
+        }
+    }
+}

@@ -1,10 +1,12 @@
 //! Connections to origins: resolve, ask the egress rules, dial.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use tokio::sync::Semaphore;
 
 use super::egress::Egress;
 use crate::sockets::Dial;
@@ -18,21 +20,38 @@ const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
 /// Connects to origins that the egress rules allow.
 pub struct Dialler<D> {
-    /// The rules.
-    pub egress: Egress,
-    /// Resolver and sockets.
-    pub sockets: D,
+    egress: RwLock<Egress>,
+    sockets: D,
 }
 
 impl<D: Dial> Dialler<D> {
+    /// Dials with `sockets` what `egress` allows.
+    pub fn new(egress: Egress, sockets: D) -> Self {
+        Self {
+            egress: RwLock::new(egress),
+            sockets,
+        }
+    }
+
+    /// Replaces the rules, for connections from now on.
+    pub fn set_egress(&self, egress: Egress) {
+        *self.egress.write().unwrap_or_else(PoisonError::into_inner) = egress;
+    }
+
     /// Connects to `target`: its addresses that egress allows, one after the other,
     /// beside each other when one is slow (RFC 8305).
-    pub async fn connect(&self, target: &Target) -> Result<D::Socket, Refusal> {
+    ///
+    /// `resolving` bounds the names that whoever asks may have under way.
+    pub async fn connect(
+        &self,
+        target: &Target,
+        resolving: &Semaphore,
+    ) -> Result<D::Socket, Refusal> {
         let deadline = tokio::time::sleep(DIAL_TIMEOUT);
         tokio::pin!(deadline);
         let addresses = tokio::select! {
             biased;
-            addresses = self.allowed(target) => addresses?,
+            addresses = self.allowed(target, resolving) => addresses?,
             () = &mut deadline => {
                 let detail = format!("{target} did not resolve within {} s", DIAL_TIMEOUT.as_secs());
                 return Err(Refusal { kind: ErrorKind::DnsTimeout, detail });
@@ -71,19 +90,27 @@ impl<D: Dial> Dialler<D> {
     }
 
     /// The target's addresses that may be dialled.
-    async fn allowed(&self, target: &Target) -> Result<Vec<IpAddr>, Refusal> {
+    async fn allowed(
+        &self,
+        target: &Target,
+        resolving: &Semaphore,
+    ) -> Result<Vec<IpAddr>, Refusal> {
         let addresses = match &target.host {
             Host::Address(address) => vec![*address],
-            Host::Name(name) => self.sockets.resolve(name).await.map_err(|error| Refusal {
-                kind: ErrorKind::DnsError,
-                detail: format!("{name}: {error}"),
-            })?,
+            Host::Name(name) => {
+                let _place = resolving.acquire().await;
+                self.sockets.resolve(name).await.map_err(|error| Refusal {
+                    kind: ErrorKind::DnsError,
+                    detail: format!("{name}: {error}"),
+                })?
+            }
         };
         let own = self.sockets.own_addresses();
+        let egress = self.egress.read().unwrap_or_else(PoisonError::into_inner);
         let mut denied = None;
         let allowed: Vec<_> = addresses
             .into_iter()
-            .filter(|address| match self.egress.check(*address, &own) {
+            .filter(|address| match egress.check(*address, &own) {
                 Ok(()) => true,
                 Err(kind) => {
                     denied = Some(Refusal {

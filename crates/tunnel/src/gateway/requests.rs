@@ -5,9 +5,11 @@ use std::sync::Arc;
 use bentpipe_quic::h3::{Connection, Flows};
 use bentpipe_quic::windows::Pool;
 use bytes::Bytes;
+use tokio::sync::{Semaphore, watch};
 
 use super::dial::Dialler;
 use crate::flow::stalled::{Held, StalledFlows};
+use crate::flow::tally::Tally;
 use crate::flow::tcp::{self, Down as _};
 use crate::flow::{Carried, FlowError};
 use crate::identity::{Fingerprint, PeerRole, Registry};
@@ -16,6 +18,10 @@ use crate::sockets::Dial;
 use crate::wire::proxy_status::{self, ErrorKind, Refusal};
 use crate::wire::request::Request;
 use crate::wire::{MAX_FIELD_SECTION, connect};
+
+/// Names that one session may have under way at the same time, so that slow ones delay
+/// nobody else's.
+const MAX_RESOLVING: usize = 64;
 
 type RequestStream = h3::server::RequestStream<BidiStream, Bytes>;
 
@@ -29,6 +35,10 @@ pub struct Requests<D> {
     pub pool: Pool,
     /// The most that one flow is lent, bytes.
     pub flow_window: u64,
+    /// The counts of all sessions' flows.
+    pub tally: Tally,
+    /// Turns true when sessions are to take no more requests.
+    pub draining: watch::Receiver<bool>,
 }
 
 /// One session, as its requests see it.
@@ -38,6 +48,8 @@ struct Peer {
     role: PeerRole,
     flows: Flows,
     stalled: StalledFlows,
+    /// Names that it may have under way at the same time.
+    resolving: Semaphore,
 }
 
 impl<D: Dial> Requests<D> {
@@ -55,6 +67,7 @@ impl<D: Dial> Requests<D> {
             role,
             flows: wire.flows(),
             stalled: StalledFlows::default(),
+            resolving: Semaphore::new(MAX_RESOLVING),
         });
         let mut requests = match h3::server::builder()
             .max_field_section_size(MAX_FIELD_SECTION)
@@ -68,8 +81,19 @@ impl<D: Dial> Requests<D> {
                 return;
             }
         };
+        let mut draining = self.draining.clone();
+        let mut told = false;
         loop {
-            match requests.accept().await {
+            let accepted = tokio::select! {
+                accepted = requests.accept() => accepted,
+                () = async { drop(draining.wait_for(|&draining| draining).await) }, if !told => {
+                    told = true;
+                    // GOAWAY (RFC 9114, section 5.2). An error is told by the next request.
+                    let _ = requests.shutdown(0).await;
+                    continue;
+                }
+            };
+            match accepted {
                 Ok(Some(resolver)) => {
                     let (service, peer) = (self.clone(), peer.clone());
                     tokio::spawn(async move {
@@ -100,9 +124,11 @@ impl<D: Dial> Requests<D> {
         };
         match (request, peer.role) {
             (Ok(Request::Connect(target)), PeerRole::Terminal) => {
-                match self.dialler.connect(&target).await {
+                match self.dialler.connect(&target, &peer.resolving).await {
                     Ok(socket) => {
+                        let _open = self.tally.open();
                         let (carried, result) = self.open_flow(socket, stream, peer).await;
+                        self.tally.over(carried, &result);
                         let Carried { up, down } = carried;
                         let path = path_summary(&peer.connection);
                         match result {
@@ -114,6 +140,7 @@ impl<D: Dial> Requests<D> {
                     }
                     Err(refusal) => {
                         tracing::debug!(%target, "flow refused: {refusal}");
+                        self.tally.failed(refusal.kind.name());
                         refuse(stream, &refusal).await;
                     }
                 }

@@ -7,12 +7,14 @@ use std::time::Duration;
 use bentpipe_cc::PathMemory;
 use h3::error::Code;
 use noq::VarInt;
+use tokio::sync::watch;
 
 use super::admission::{Admission, HANDSHAKE_TIMEOUT};
 use super::dial::Dialler;
 use super::egress::Egress;
 use super::requests::Requests;
 use super::sessions::Sessions;
+use crate::flow::tally::Tally;
 use crate::identity::{Fingerprint, Identity, PeerRole, Registry, tls};
 use crate::paths::{PathLease, Paths};
 use crate::session::{close, describe, path_summary};
@@ -31,6 +33,7 @@ pub struct Gateway<D> {
     requests: Arc<Requests<D>>,
     paths: Paths,
     sessions: Sessions,
+    drain: watch::Sender<bool>,
 }
 
 /// What a gateway needs beside its endpoint.
@@ -73,14 +76,14 @@ impl<D: Dial> Gateway<D> {
             dialler,
             paths,
         } = configuration;
+        let (drain, draining) = watch::channel(false);
         let requests = Arc::new(Requests {
             registry: registry.clone(),
-            dialler: Dialler {
-                egress,
-                sockets: dialler,
-            },
+            dialler: Dialler::new(egress, dialler),
             pool: transport.pool(),
             flow_window: transport.flow_window(),
+            tally: Tally::default(),
+            draining,
         });
         Arc::new(Self {
             endpoint,
@@ -90,6 +93,7 @@ impl<D: Dial> Gateway<D> {
             requests,
             paths,
             sessions: Sessions::default(),
+            drain,
         })
     }
 
@@ -133,6 +137,34 @@ impl<D: Dial> Gateway<D> {
     /// How the path to the terminal with `key` stands, if it has a session.
     pub fn path(&self, key: &Fingerprint) -> Option<noq::PathStats> {
         self.sessions.get(key)?.path_stats(noq::PathId::ZERO)
+    }
+
+    /// Ends the sessions of terminals that the registry no longer has.
+    pub fn end_revoked(&self) -> usize {
+        let registry = &self.registry;
+        self.sessions
+            .end_unless(|key| registry.role(key) == PeerRole::Terminal)
+    }
+
+    /// The open sessions, for status and figures.
+    pub fn sessions(&self) -> Vec<(Fingerprint, noq::Connection)> {
+        self.sessions.all()
+    }
+
+    /// Replaces what may be dialled, for flows from now on.
+    pub fn set_egress(&self, egress: Egress) {
+        self.requests.dialler.set_egress(egress);
+    }
+
+    /// The counts of all sessions' flows.
+    pub fn tally(&self) -> &Tally {
+        &self.requests.tally
+    }
+
+    /// Takes no more sessions and no more flows; flows that are open go on.
+    pub fn drain(&self) {
+        self.endpoint.set_server_config(None);
+        self.drain.send_replace(true);
     }
 
     async fn serve(

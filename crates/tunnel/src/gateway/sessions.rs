@@ -1,18 +1,22 @@
 //! The table of open sessions: one for each terminal, the newest.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use h3::error::Code;
+use noq::VarInt;
 
 use crate::identity::Fingerprint;
-use crate::session::close;
+use crate::session::{REPLACED, close, remote_address};
 
 /// Open sessions by the terminal's key.
 #[derive(Default)]
 pub struct Sessions {
     open: Mutex<BTreeMap<Fingerprint, noq::Connection>>,
+    /// Where the session before the open one came from.
+    replaced: Mutex<BTreeMap<Fingerprint, Option<SocketAddr>>>,
     /// UDP datagrams that belonged to sessions which have ended.
     datagrams_before: AtomicU64,
 }
@@ -26,13 +30,48 @@ impl Sessions {
             return false;
         }
         if let Some(old) = open.insert(key, connection.clone()) {
-            close(
-                &old,
-                Code::H3_NO_ERROR,
-                "replaced by a newer session of the same terminal",
+            let (from, before) = (remote_address(connection), remote_address(&old));
+            tracing::info!(%key, ?before, ?from, "replaced by a newer session with the same key");
+            let mut replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+            // A terminal that has moved or restarted does not come back to where it was.
+            if replaced.insert(key, before) == Some(from) && from != before {
+                tracing::warn!(
+                    %key, ?from, ?before,
+                    "two machines use this terminal's key and replace each other's sessions; pair one of them anew, with a key of its own (remove its terminal.key, then `bentpipe terminal join`)"
+                );
+            }
+            old.close(
+                VarInt::from_u32(REPLACED),
+                match from {
+                    Some(from) => format!("replaced by a newer session with the same key, from {from}"),
+                    None => "replaced by a newer session with the same key".to_owned(),
+                }
+                .as_bytes(),
             );
         }
         true
+    }
+
+    /// Ends the sessions whose key `may_stay` does not accept. Returns how many.
+    pub fn end_unless(&self, may_stay: impl Fn(&Fingerprint) -> bool) -> usize {
+        let open = self.lock();
+        let ended = open.iter().filter(|(key, _)| !may_stay(key));
+        ended
+            .inspect(|(key, connection)| {
+                tracing::info!(%key, "session ended: the terminal has been revoked");
+                close(
+                    connection,
+                    Code::H3_REQUEST_REJECTED,
+                    "this terminal has been revoked at the gateway",
+                );
+            })
+            .count()
+    }
+
+    /// All open sessions.
+    pub fn all(&self) -> Vec<(Fingerprint, noq::Connection)> {
+        let open = self.lock();
+        open.iter().map(|(key, c)| (*key, c.clone())).collect()
     }
 
     /// Takes a session that has ended out of the table.

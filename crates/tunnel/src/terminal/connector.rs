@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bentpipe_cc::PathMemory;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
 
 use super::session::Session;
@@ -18,8 +20,16 @@ use crate::transport::Transport;
 
 /// An attempt to open a session ends after this: seven timeouts of a GEO handshake.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(12);
+/// Shortest wait before the gateway's next address is tried beside the last (RFC 8305,
+/// section 5).
+const NEXT_ADDRESS: Duration = Duration::from_millis(250);
+/// Addresses of a gateway that are tried.
+const MOST_ADDRESSES: usize = 8;
 /// First and longest wait between attempts.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// Wait after another machine with the same key has taken the session: two that take it
+/// from each other do so at leisure.
+const REPLACED_WAIT: Duration = Duration::from_secs(60);
 
 /// How to open a session.
 #[derive(Debug)]
@@ -61,10 +71,35 @@ pub enum SessionError {
 }
 
 impl<R: Resolve> Connector<R> {
-    /// Opens a session. The other end's key has been verified when this returns; ours
-    /// is verified by the gateway while the first requests are on their way.
+    /// Opens a session: with the first of the gateway's addresses that answers, each tried
+    /// beside the last when that has been silent for a round trip (RFC 8305). The other
+    /// end's key has been verified when this returns; ours is verified by the gateway
+    /// while the first requests are on their way.
     pub async fn open(&self) -> Result<Session, SessionError> {
-        let address = self.address().await?;
+        let mut waiting = self.addresses().await?.into_iter();
+        let stagger = self.transport.expected_rtt.as_duration().max(NEXT_ADDRESS);
+        let mut attempts = FuturesUnordered::new();
+        let mut failure = None;
+        loop {
+            if let Some(address) = waiting.next() {
+                attempts.push(self.attempt(address));
+            }
+            let more = waiting.len() > 0;
+            tokio::select! {
+                biased;
+                attempt = attempts.next() => match (attempt, failure.take()) {
+                    (Some(Ok(session)), _) => return Ok(session),
+                    // Why the preferred address failed says more than the rest.
+                    (Some(Err(error)), earlier) => failure = Some(earlier.unwrap_or(error)),
+                    (None, Some(error)) => return Err(error),
+                    (None, None) => return Err(self.unresolved("it has no address")),
+                },
+                () = tokio::time::sleep(stagger), if more => {}
+            }
+        }
+    }
+
+    async fn attempt(&self, address: SocketAddr) -> Result<Session, SessionError> {
         let tls = Arc::new(tls::client(&self.identity, self.gateway_key));
         let mut config = noq::ClientConfig::new(tls);
         let known = self.paths.known(&self.gateway_key);
@@ -87,21 +122,28 @@ impl<R: Resolve> Connector<R> {
             .map_err(SessionError::Http)
     }
 
-    async fn address(&self) -> Result<SocketAddr, SessionError> {
-        let host = match &self.gateway.host {
-            Host::Address(address) => return Ok(SocketAddr::new(*address, self.gateway.port)),
+    /// The gateway's addresses, the preferred first.
+    async fn addresses(&self) -> Result<Vec<SocketAddr>, SessionError> {
+        let port = self.gateway.port;
+        let name = match &self.gateway.host {
+            Host::Address(address) => return Ok(vec![SocketAddr::new(*address, port)]),
             Host::Name(name) => name,
         };
-        let error = |why: &str| SessionError::Resolve(host.clone(), why.to_owned());
-        let addresses = self
-            .resolver
-            .resolve(host)
-            .await
-            .map_err(|failure| error(&failure.to_string()))?;
-        let address = addresses
-            .first()
-            .ok_or_else(|| error("it has no address"))?;
-        Ok(SocketAddr::new(*address, self.gateway.port))
+        let addresses = self.resolver.resolve(name).await;
+        let addresses = addresses.map_err(|error| self.unresolved(&error.to_string()))?;
+        Ok(addresses
+            .into_iter()
+            .map(|address| SocketAddr::new(address, port))
+            .take(MOST_ADDRESSES)
+            .collect())
+    }
+
+    fn unresolved(&self, why: &str) -> SessionError {
+        let name = match &self.gateway.host {
+            Host::Name(name) => name.clone(),
+            Host::Address(address) => address.to_string(),
+        };
+        SessionError::Resolve(name, why.to_owned())
     }
 
     /// Keeps a session open for ever and publishes it in `current`.
@@ -119,6 +161,14 @@ impl<R: Resolve> Connector<R> {
                             let why = session.closed().await;
                             let path = session.path_summary();
                             tracing::warn!(gateway = %self.gateway, %path, "session lost: {why}");
+                            if session.was_replaced() {
+                                tracing::error!(
+                                    key = %self.identity.fingerprint(),
+                                    "another machine uses this terminal's key: pair one of the two anew, with a key of its own (remove its terminal.key, then `bentpipe terminal join`). Next attempt in {} s",
+                                    REPLACED_WAIT.as_secs()
+                                );
+                                wait = REPLACED_WAIT;
+                            }
                         }
                         Err(why) => {
                             tracing::warn!(gateway = %self.gateway, "no session: {why}");
@@ -129,7 +179,7 @@ impl<R: Resolve> Connector<R> {
                 Err(error) => tracing::warn!(gateway = %self.gateway, "no session: {error}"),
             }
             tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(BACKOFF.1);
+            wait = (wait * 2).min(BACKOFF.1.max(wait));
         }
     }
 }

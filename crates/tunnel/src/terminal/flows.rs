@@ -12,6 +12,7 @@ use super::connector::Connector;
 use super::hosts::Hosts;
 use super::session::{DownStream, Session};
 use crate::flow::stalled::{Held, StalledFlows};
+use crate::flow::tally::Tally;
 use crate::flow::{Carried, FlowError, tcp};
 use crate::session::BidiStream;
 use crate::sockets::{Resolve, Socket};
@@ -35,6 +36,7 @@ pub struct Terminal {
     flows: Arc<Semaphore>,
     hosts: Hosts,
     stalled: StalledFlows,
+    tally: Tally,
 }
 
 impl Terminal {
@@ -48,6 +50,7 @@ impl Terminal {
             flows: Arc::new(Semaphore::new(MAX_FLOWS as usize)),
             hosts: Hosts::default(),
             stalled,
+            tally: Tally::default(),
         };
         (terminal, async move { connector.keep(&current).await })
     }
@@ -55,6 +58,11 @@ impl Terminal {
     /// The current session, also when it changes.
     pub fn session(&self) -> watch::Receiver<Option<Session>> {
         self.session.clone()
+    }
+
+    /// The counts of its flows.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// Carries one application's connection to `target`; returns when it has ended.
@@ -71,8 +79,10 @@ impl Terminal {
     async fn carry_numbered(&self, socket: impl Socket, target: Target, host: u32) {
         let Ok(_place) = self.flows.try_acquire() else {
             tracing::warn!(%target, "flow reset: {MAX_FLOWS} flows are open already");
+            self.tally.failed("too_many_flows");
             return;
         };
+        let _open = self.tally.open();
         let (carried, result) = match self.open(&target, host).await {
             Ok((session, stream)) => {
                 let stopped = session.flows().stops.stopped(stream.id());
@@ -91,11 +101,15 @@ impl Terminal {
             }
             Err(error) => (Carried::default(), Err(error)),
         };
+        self.tally.over(carried, &result);
+        let Carried { up, down } = carried;
         match result {
-            Ok(()) => tracing::debug!(%target, up = carried.up, down = carried.down, "flow ended"),
-            Err(error) => {
-                tracing::debug!(%target, up = carried.up, down = carried.down, "flow reset: {error}");
+            Ok(()) => tracing::debug!(%target, up, down, "flow ended"),
+            // An application that goes away is no failure of the tunnel's.
+            Err(error @ (FlowError::Local(_) | FlowError::Stopped)) => {
+                tracing::debug!(%target, up, down, "flow reset: {error}");
             }
+            Err(error) => tracing::info!(%target, up, down, "flow reset: {error}"),
         }
     }
 

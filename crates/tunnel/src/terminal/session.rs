@@ -8,7 +8,7 @@ use h3::error::{Code, StreamError};
 
 use crate::identity::Fingerprint;
 use crate::paths::PathLease;
-use crate::session::{BidiStream, close, describe, path_summary};
+use crate::session::{BidiStream, REPLACED, close, describe, path_summary};
 use crate::target::Target;
 use crate::transport::Transport;
 use crate::wire::proxy_status::Refusal;
@@ -68,6 +68,20 @@ impl Session {
     /// Waits until the session is lost, and says why.
     pub async fn closed(&self) -> String {
         describe(&self.connection.closed().await)
+    }
+
+    /// Whether it gave way to a newer session with the same key.
+    pub fn was_replaced(&self) -> bool {
+        matches!(
+            self.connection.close_reason(),
+            Some(noq::ConnectionError::ApplicationClosed(close))
+                if close.error_code == noq::VarInt::from_u32(REPLACED)
+        )
+    }
+
+    /// The QUIC connection, for status and figures.
+    pub fn connection(&self) -> &noq::Connection {
+        &self.connection
     }
 
     /// Whether the session is lost.

@@ -109,7 +109,8 @@ impl ErrorKind {
         ),
     ];
 
-    fn name(self) -> &'static str {
+    /// Its name in RFC 9209.
+    pub fn name(self) -> &'static str {
         Self::ALL
             .iter()
             .find(|(kind, ..)| *kind == self)

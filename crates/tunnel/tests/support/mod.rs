@@ -191,6 +191,11 @@ impl Resolve for Internet {
     async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
         match host {
             "origin.example" => Ok(vec!["93.184.216.34".parse().unwrap()]),
+            // The first of its addresses is silent.
+            "gateway.example" => {
+                let gateway: SocketAddr = GATEWAY.parse().unwrap();
+                Ok(vec!["198.51.100.7".parse().unwrap(), gateway.ip()])
+            }
             "inside.example" => Ok(vec!["10.0.0.1".parse().unwrap()]),
             _ => Err(io::Error::other("no such name")),
         }
@@ -272,6 +277,8 @@ pub struct Setup {
     pub terminal: u8,
     /// What the terminal, and the gateway, know of the path from before.
     pub paths: [Paths; 2],
+    /// Where the terminal looks for the gateway.
+    pub gateway: &'static str,
 }
 
 /// Scenario with `delay` one way and plenty of everything else.
@@ -311,6 +318,7 @@ impl Default for Setup {
             expects: GATEWAY_SEED,
             terminal: TERMINAL_SEED,
             paths: Default::default(),
+            gateway: GATEWAY,
         }
     }
 }
@@ -361,7 +369,7 @@ impl Setup {
         Connector {
             endpoint,
             identity: Arc::new(identity(self.terminal)),
-            gateway: GATEWAY.parse().unwrap(),
+            gateway: self.gateway.parse().unwrap(),
             gateway_key: identity(self.expects).fingerprint(),
             transport: self.transport.clone(),
             paths: self.paths[0].clone(),

@@ -135,7 +135,8 @@ def gateway_toml(transport: Transport, allow: Sequence[str] = LISTED) -> str:
 def terminal_toml(transport: Transport) -> str:
     """The terminal's configuration."""
     return (
-        '[ingress.transparent]\ninterfaces = ["lan0"]\n\n'
+        # The lab's servers have private addresses.
+        '[ingress.transparent]\ninterfaces = ["lan0"]\nleave_private = false\n\n'
         f'[ingress.socks5]\nlisten = "{SOCKS[0]}:{SOCKS[1]}"\n\n{transport.table()}'
     )
 

@@ -1,9 +1,10 @@
-//! Hearing of it when the machine's addresses or routes change (rtnetlink(7)).
+//! Changes of the machine's addresses, routes and firewall, as the kernel announces them
+//! (rtnetlink(7), nfnetlink).
 
 use std::io;
 use std::time::Duration;
 
-use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
 use netlink_sys::{Socket, SocketAddr};
 
 /// Messages about addresses and routes of both families.
@@ -13,38 +14,64 @@ const GROUPS: [libc::c_int; 4] = [
     libc::RTMGRP_IPV4_ROUTE,
     libc::RTMGRP_IPV6_ROUTE,
 ];
+/// Messages about nftables (NFNLGRP_NFTABLES in linux/netfilter/nfnetlink.h).
+const NFTABLES: u32 = 7;
 /// One change comes as several messages, and a router may have many changes.
 const SETTLE: Duration = Duration::from_millis(50);
+
+/// What is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watched {
+    /// Addresses and routes.
+    Network,
+    /// nftables.
+    Nftables,
+}
 
 /// Tells the sessions of `endpoint` from now on when addresses or routes change: they
 /// speak up from their new address, where the peer would else hear of it with the next
 /// keep-alive. Until then it sends to an address that is no more.
 pub fn follow(endpoint: noq::Endpoint) -> io::Result<()> {
-    let changes = Changes::listen()?;
+    watch(Watched::Network, move || {
+        tracing::debug!("addresses or routes have changed");
+        endpoint.handle_network_change(None);
+    })
+}
+
+/// Calls `changed` from now on when something has changed and settled.
+pub fn watch(watched: Watched, changed: impl Fn() + Send + 'static) -> io::Result<()> {
+    let changes = Changes::listen(watched)?;
     std::thread::Builder::new()
-        .name("network".into())
+        .name("changes".into())
         .spawn(move || {
             loop {
                 if let Err(error) = changes.wait() {
-                    tracing::warn!("changes of addresses will be noticed late: {error}");
+                    tracing::warn!("changes of the network will be noticed late: {error}");
                     return;
                 }
-                tracing::debug!("addresses or routes have changed");
-                endpoint.handle_network_change(None);
+                changed();
             }
         })?;
     Ok(())
 }
 
-/// The changes of addresses and routes in one network namespace.
+/// The changes in one network namespace.
 struct Changes(Socket);
 
 impl Changes {
     /// Listens in the calling thread's namespace from now on.
-    fn listen() -> io::Result<Self> {
-        let groups = GROUPS.into_iter().fold(0, |all, group| all | group);
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind(&SocketAddr::new(0, groups.cast_unsigned()))?;
+    fn listen(watched: Watched) -> io::Result<Self> {
+        let mut socket = match watched {
+            Watched::Network => {
+                let groups = GROUPS.into_iter().fold(0, |all, group| all | group);
+                let mut socket = Socket::new(NETLINK_ROUTE)?;
+                socket.bind(&SocketAddr::new(0, groups.cast_unsigned()))?;
+                return Ok(Self(socket));
+            }
+            Watched::Nftables => Socket::new(NETLINK_NETFILTER)?,
+        };
+        socket.bind_auto()?;
+        socket.add_membership(NFTABLES)?;
         Ok(Self(socket))
     }
 

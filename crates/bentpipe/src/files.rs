@@ -1,0 +1,227 @@
+//! The files of one end: what a person writes and what bentpipe keeps.
+
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use bentpipe_tunnel::identity::{Fingerprint, Identity};
+use bentpipe_tunnel::target::Target;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Gateway, Terminal};
+use crate::failure::{self, Failure};
+
+/// The files of one end. What a person writes and what bentpipe keeps are different
+/// files in one directory.
+#[derive(Debug)]
+pub struct Files {
+    /// The configuration, written by a person.
+    pub config: PathBuf,
+    role: &'static str,
+    /// Where systemd wants what changes by itself (StateDirectory=); without, it lies
+    /// beside the rest.
+    state: Option<PathBuf>,
+}
+
+/// Whom a terminal is paired with.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pairing {
+    pub gateway: String,
+    pub gateway_key: Fingerprint,
+}
+
+impl Files {
+    pub fn gateway(config: PathBuf) -> Self {
+        Self::of("gateway", config)
+    }
+
+    pub fn terminal(config: PathBuf) -> Self {
+        Self::of("terminal", config)
+    }
+
+    fn of(role: &'static str, config: PathBuf) -> Self {
+        let told = std::env::var_os("STATE_DIRECTORY").unwrap_or_default();
+        Self {
+            config,
+            role,
+            state: first_directory(&told),
+        }
+    }
+
+    fn beside(&self, name: &str) -> PathBuf {
+        self.config.with_file_name(name)
+    }
+
+    pub fn key(&self) -> PathBuf {
+        self.beside(&format!("{}.key", self.role))
+    }
+
+    /// What is known of the paths to the peers.
+    pub fn paths(&self) -> PathBuf {
+        let name = format!("{}.paths.toml", self.role);
+        match &self.state {
+            Some(state) => state.join(name),
+            None => self.beside(&name),
+        }
+    }
+
+    /// Where the running daemon tells how it stands.
+    pub fn status_socket(&self) -> PathBuf {
+        let name = format!("{}.sock", self.role);
+        let told = std::env::var_os("RUNTIME_DIRECTORY").unwrap_or_default();
+        match first_directory(&told) {
+            Some(directory) => directory.join(name),
+            None => self.beside(&name),
+        }
+    }
+
+    pub fn registry(&self) -> PathBuf {
+        self.beside("terminals.toml")
+    }
+
+    pub fn pairing(&self) -> PathBuf {
+        self.beside("pairing.toml")
+    }
+
+    /// Writes a first configuration where there is none, for people to change.
+    pub fn write_first(&self, text: &str) -> Result<bool, Failure> {
+        if self.config.exists() {
+            return Ok(false);
+        }
+        if let Some(directory) = self.config.parent() {
+            std::fs::create_dir_all(directory).map_err(|error| Failure::file(directory, error))?;
+        }
+        std::fs::write(&self.config, text).map_err(|error| Failure::file(&self.config, error))?;
+        Ok(true)
+    }
+
+    /// This end's identity, made when there is none yet.
+    pub fn identity(&self) -> Result<Identity, Failure> {
+        let path = self.key();
+        if path.exists() {
+            check_private(&path)?;
+            let pem = failure::read(&path)?;
+            return Identity::from_pem(&pem).map_err(|_| {
+                Failure::file(
+                    &path,
+                    "this is not an Ed25519 private key in PEM (PKCS #8); restore it from a copy, or remove it and pair anew",
+                )
+            });
+        }
+        let seed = bentpipe_os::secret::random().map_err(anyhow::Error::from)?;
+        let identity = Identity::from_seed(&seed);
+        bentpipe_os::secret::write(&path, identity.to_pem())
+            .map_err(|error| Failure::file(&path, error))?;
+        Ok(identity)
+    }
+
+    pub fn read_gateway(&self) -> Result<Gateway, Failure> {
+        let config: Gateway = self.read_config()?;
+        config
+            .check()
+            .map_err(|error| Failure::file(&self.config, error))?;
+        Ok(config)
+    }
+
+    pub fn read_terminal(&self) -> Result<Terminal, Failure> {
+        let config: Terminal = self.read_config()?;
+        config
+            .check()
+            .map_err(|error| Failure::file(&self.config, error))?;
+        Ok(config)
+    }
+
+    fn read_config<T: serde::de::DeserializeOwned>(&self) -> Result<T, Failure> {
+        match std::fs::metadata(&self.config) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Err(Failure::file(
+                &self.config,
+                match self.role {
+                    "gateway" => {
+                        "there is no such file; `bentpipe gateway init --endpoint HOST:PORT` writes a first one"
+                    }
+                    _ => {
+                        "there is no such file; `bentpipe terminal join` writes a first one, with the line that `bentpipe gateway init` prints at the gateway"
+                    }
+                },
+            )),
+            _ => parse(&self.config),
+        }
+    }
+
+    pub fn read_pairing(&self) -> Result<(Target, Fingerprint), Failure> {
+        let path = self.pairing();
+        if !path.exists() {
+            return Err(Failure::Configuration(format!(
+                "{} is not there: this terminal is not paired with a gateway yet; run `bentpipe gateway init` at the gateway and give the line that it prints to `bentpipe terminal join` here",
+                path.display()
+            )));
+        }
+        let pairing: Pairing = parse(&path)?;
+        let gateway = pairing
+            .gateway
+            .parse()
+            .map_err(|error| Failure::file(&path, format!("gateway: {error}")))?;
+        Ok((gateway, pairing.gateway_key))
+    }
+
+    pub fn write_pairing(&self, gateway: &Target, gateway_key: Fingerprint) -> Result<(), Failure> {
+        let path = self.pairing();
+        let pairing = Pairing {
+            gateway: gateway.to_string(),
+            gateway_key,
+        };
+        let text = toml::to_string(&pairing).map_err(anyhow::Error::from)?;
+        bentpipe_os::secret::write(&path, &text).map_err(|error| Failure::file(&path, error))
+    }
+}
+
+/// The first of the directories that systemd has `told`, with colons between them.
+fn first_directory(told: &OsStr) -> Option<PathBuf> {
+    std::env::split_paths(told)
+        .next()
+        .filter(|first| first.is_absolute())
+}
+
+fn parse<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Failure> {
+    toml::from_str(&failure::read(path)?).map_err(|error| Failure::file(path, error))
+}
+
+/// Refuses a secret that others may read.
+fn check_private(path: &Path) -> Result<(), Failure> {
+    let metadata = std::fs::metadata(path).map_err(|error| Failure::file(path, error))?;
+    let mode = metadata.permissions().mode() & 0o777;
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(Failure::file(
+        path,
+        format!(
+            "this private key is open to others (mode {mode:04o}): whoever reads it is this end. `chmod 600 {}`, and if others may have read it, remove it and pair anew",
+            path.display()
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changes_by_itself_lies_where_systemd_says_or_beside_the_rest() {
+        let paths = |told: &str| {
+            let files = Files {
+                config: "/etc/bentpipe/terminal.toml".into(),
+                role: "terminal",
+                state: first_directory(OsStr::new(told)),
+            };
+            files.paths().display().to_string()
+        };
+        assert_eq!(paths(""), "/etc/bentpipe/terminal.paths.toml");
+        assert_eq!(paths("lib/bentpipe"), "/etc/bentpipe/terminal.paths.toml");
+        let state = "/var/lib/bentpipe/terminal.paths.toml";
+        assert_eq!(paths("/var/lib/bentpipe"), state);
+        assert_eq!(paths("/var/lib/bentpipe:/var/lib/other"), state);
+    }
+}

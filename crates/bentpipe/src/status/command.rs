@@ -1,0 +1,132 @@
+//! `bentpipe status`: asks the ends that run on this machine how they stand.
+
+use std::io::Read as _;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{SessionStatus, Status};
+use crate::daemon;
+use crate::failure::Failure;
+
+/// Where daemons answer that were started by their units, or by hand.
+const PLACES: [&str; 4] = [
+    "/run/bentpipe-terminal/terminal.sock",
+    "/run/bentpipe-gateway/gateway.sock",
+    "/etc/bentpipe/terminal.sock",
+    "/etc/bentpipe/gateway.sock",
+];
+/// A daemon answers at once.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How the terminal and the gateway stand that run on this machine
+///
+/// Exit code 1 if none answers.
+#[derive(Debug, Args)]
+pub struct Command {
+    /// As JSON, one line for each end, for programs
+    #[arg(long)]
+    json: bool,
+    /// The configuration of the end that is asked; without, those in the usual places
+    #[arg(long)]
+    config: Option<PathBuf>,
+}
+
+pub fn run(command: &Command) -> Result<(), Failure> {
+    let sockets: Vec<PathBuf> = match &command.config {
+        Some(config) => ["terminal.sock", "gateway.sock"]
+            .map(|name| config.with_file_name(name))
+            .into_iter()
+            .filter(|path| path.file_stem() == config.file_stem())
+            .collect(),
+        None => PLACES.map(PathBuf::from).to_vec(),
+    };
+    let mut answers = 0;
+    let mut why = Vec::new();
+    for socket in sockets {
+        match ask(&socket) {
+            Ok(text) => {
+                answers += 1;
+                if command.json {
+                    daemon::say(format_args!("{}", text.trim_end()));
+                } else {
+                    let status: Status = serde_json::from_str(&text).map_err(anyhow::Error::from)?;
+                    daemon::say(format_args!("{}", for_people(&status).trim_end()));
+                }
+            }
+            Err(error) => why.push(format!("{}: {error}", socket.display())),
+        }
+    }
+    if answers == 0 {
+        return Err(anyhow::anyhow!(
+            "no terminal and no gateway answers here ({}); say --config FILE if it runs with another configuration",
+            why.join("; ")
+        )
+        .into());
+    }
+    Ok(())
+}
+
+fn ask(socket: &PathBuf) -> std::io::Result<String> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn for_people(status: &Status) -> String {
+    let mut lines = vec![format!(
+        "{} {} (process {}), up {}; memory {} (sessions: up to {})",
+        status.role,
+        status.version,
+        status.pid,
+        humantime::format_duration(Duration::from_secs(status.uptime_s)),
+        mib(status.resident_bytes),
+        mib(status.memory_limit_bytes),
+    )];
+    lines.push(format!(
+        "sessions: {} of {}{}",
+        status.sessions.len(),
+        status.max_sessions,
+        if status.sessions.is_empty() { "; the log says why" } else { "" }
+    ));
+    lines.extend(status.sessions.iter().map(session));
+    let flows = &status.flows;
+    lines.push(format!(
+        "flows: {} open, {} ended; {} into the tunnel, {} out of it",
+        flows.open,
+        flows.ended,
+        mib(flows.up_bytes),
+        mib(flows.down_bytes)
+    ));
+    for (cause, count) in &flows.failed {
+        lines.push(format!("  {count} failed: {}", cause.replace('_', " ")));
+    }
+    lines.join("\n")
+}
+
+fn session(session: &SessionStatus) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "a percentage for people")]
+    let loss = match session.sent_packets {
+        0 => 0.0,
+        sent => session.lost_packets as f64 * 100.0 / sent as f64,
+    };
+    let key = session.key.get(..19).unwrap_or(&session.key);
+    format!(
+        "  {:<20} {:<24} rtt {:.0} ms, window {} kB, sent {}, received {}, lost {loss:.2} %",
+        session.name.as_deref().unwrap_or(key),
+        session.address,
+        session.rtt_ms,
+        session.window_bytes / 1000,
+        mib(session.sent_bytes),
+        mib(session.received_bytes),
+    )
+}
+
+fn mib(bytes: u64) -> String {
+    let tenths = bytes * 10 / (1 << 20);
+    format!("{}.{} MiB", tenths / 10, tenths % 10)
+}

@@ -1,0 +1,368 @@
+//! Transparent ingress: TCP connections that pass through, taken at their original destination.
+//!
+//! An nftables table of the terminal's own ([`ruleset`]) hands new connections that come
+//! in through the given interfaces to a listener (TPROXY); a routing rule of its own
+//! ([`routes`]) makes the kernel deliver them here. All three carry the listener's port in
+//! their name or number, so that they are found again, and nobody else's are touched.
+//!
+//! The rules outlive a terminal that is killed: with [`Fail::Closed`] they then hold back
+//! what they would have handed over, until the next terminal takes them over.
+
+mod nft;
+mod routes;
+mod ruleset;
+mod firewall;
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+
+pub use firewall::{Firewall, Obstacle};
+use ruleset::Ruleset;
+
+use crate::network_changes;
+
+/// Distinguishes our marks and routing tables from others' ("bp" in ASCII).
+const TAG: u32 = 0x6270_0000;
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+/// Between two repairs, so that two programs which undo each other do so at leisure.
+const REPAIR_PAUSE: Duration = Duration::from_secs(1);
+
+/// What becomes of connections that would be taken when no terminal runs, because it was
+/// killed or has crashed.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema, serde::Serialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Fail {
+    /// They are held back.
+    #[default]
+    Closed,
+    /// They go their own way, outside the tunnel.
+    Open,
+}
+
+/// Which connections are taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capture {
+    /// Those that come in through these.
+    pub interfaces: Vec<String>,
+    /// Where the kernel delivers them, on loopback.
+    pub port: u16,
+    /// Destinations that are left alone, beside the networks that this machine is
+    /// connected to.
+    pub leave: Vec<IpNet>,
+    /// What becomes of them when no terminal runs.
+    pub fail: Fail,
+}
+
+/// Why transparent ingress cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum TransparentError {
+    /// The listener could not be opened.
+    #[error("cannot listen transparently on {address}: {source}{}", remedy(.source))]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// nftables is not there or refused.
+    #[error("nftables: {0}")]
+    Nftables(String),
+    /// The routing rule or its route.
+    #[error("the routing rule of transparent ingress cannot be set: {source}{}", remedy(.source))]
+    Routes {
+        /// Why.
+        source: io::Error,
+    },
+    /// No such interface.
+    #[error("there is no network interface {0:?} here; `ip link` lists them")]
+    Interface(String),
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; transparent ingress needs root or the capability CAP_NET_ADMIN"
+        }
+        io::ErrorKind::AddrInUse => "; choose another ingress.transparent.port",
+        _ => "",
+    }
+}
+
+/// Installed rules. They stay when this is dropped; [`Self::remove`] takes them away.
+#[derive(Debug)]
+pub struct Rules {
+    capture: Mutex<Capture>,
+    /// IPv6 is there as well.
+    ipv6: bool,
+}
+
+/// Listeners for redirected connections; the local address of each connection that
+/// they accept is where its sender wanted to go.
+#[derive(Debug)]
+pub struct Transparent {
+    /// For IPv4.
+    pub ipv4: TcpListener,
+    /// For IPv6, where the machine has it.
+    pub ipv6: Option<TcpListener>,
+    /// The rules that lead there.
+    pub rules: Rules,
+}
+
+/// Opens the listeners and redirects to them what `capture` says. Rules that an earlier
+/// terminal of the same port has left are replaced in one step: nothing passes meanwhile.
+pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> {
+    for interface in &capture.interfaces {
+        // Not /sys/class/net: that shows the namespace in which /sys was mounted.
+        if !std::path::Path::new("/proc/sys/net/ipv4/conf")
+            .join(interface)
+            .exists()
+        {
+            return Err(TransparentError::Interface(interface.clone()));
+        }
+    }
+    let port = capture.port;
+    // Whoever holds the listener's port owns the rules of that port.
+    let ipv4 = listen((Ipv4Addr::LOCALHOST, port).into())?;
+    let mut ipv6 = match listen((Ipv6Addr::LOCALHOST, port).into()) {
+        Ok(listener) => Some(listener),
+        Err(TransparentError::Listen { source, .. })
+            if matches!(
+                source.kind(),
+                io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported
+            ) =>
+        {
+            None
+        }
+        Err(error) => return Err(error),
+    };
+    let mark = mark(port);
+    routes::add(routes::Family::V4, mark).map_err(|source| TransparentError::Routes { source })?;
+    // The sysctl disable_ipv6 leaves sockets but no routes.
+    if ipv6.is_some()
+        && let Err(error) = routes::add(routes::Family::V6, mark)
+    {
+        tracing::debug!("IPv6: {error}");
+        ipv6 = None;
+    }
+    if ipv6.is_none() {
+        tracing::warn!(
+            "this machine has no IPv6, or it is switched off (sysctl net.ipv6.conf.all.disable_ipv6); only IPv4 connections are taken"
+        );
+    }
+    let rules = Rules {
+        capture: Mutex::new(capture),
+        ipv6: ipv6.is_some(),
+    };
+    let existed = nft::table_exists(&table(port)).await;
+    if let Err(error) = nft::load(rules.ruleset()).await {
+        // Rules that were there before go on holding back.
+        if !existed {
+            routes::remove(mark);
+        }
+        return Err(error);
+    }
+    if existed {
+        tracing::info!("the rules of an earlier terminal have been taken over");
+    }
+    rules.tell_obstacles().await;
+    Ok(Transparent { ipv4, ipv6, rules })
+}
+
+fn listen(address: SocketAddr) -> Result<TcpListener, TransparentError> {
+    let open = || -> io::Result<TcpListener> {
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::STREAM,
+            Some(Protocol::TCP),
+        )?;
+        socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+            socket.set_ip_transparent_v6(true)?;
+        } else {
+            socket.set_ip_transparent_v4(true)?;
+        }
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        TcpListener::from_std(socket.into())
+    };
+    open().map_err(|source| TransparentError::Listen { address, source })
+}
+
+/// Whether somebody listens at `port` of loopback.
+pub fn listens(port: u16) -> bool {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    std::net::TcpStream::connect(address).is_ok()
+}
+
+fn table(port: u16) -> String {
+    format!("bentpipe_{port}")
+}
+
+/// Mark of redirected packets and of their connections, and number of the routing table
+/// that they use.
+pub fn mark(port: u16) -> u32 {
+    TAG + u32::from(port)
+}
+
+/// Removes the rules that a terminal with `port` has left, running or not; what is not
+/// there is no error. Says whether there were any.
+pub async fn release(port: u16) -> bool {
+    let existed = nft::table_exists(&table(port)).await;
+    let _ = nft::load(format!("delete table inet {}\n", table(port))).await;
+    routes::remove(mark(port));
+    existed
+}
+
+/// What of this machine's firewall stands in the way of connections that come in through
+/// `interfaces` and are handed to `port`.
+/// Blocks.
+pub fn firewall(interfaces: &[String], port: u16) -> Firewall {
+    match nft::list() {
+        Ok(listing) => Firewall::read(&listing, interfaces, &table(port), mark(port)),
+        Err(why) => Firewall::unknown(why),
+    }
+}
+
+/// Runs `nft` with the capability that it needs, for doctor. Blocks.
+pub(crate) fn nft(arguments: &[&str], input: &str) -> Result<String, String> {
+    let arguments: Vec<_> = arguments.iter().map(|&word| word.to_owned()).collect();
+    nft::run_blocking(&arguments, input)
+}
+
+/// The names of the tables of terminals, running or not. Blocks.
+pub fn tables() -> Result<Vec<String>, String> {
+    let listed = nft(&["list", "tables"], "")?;
+    Ok(listed
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("table inet "))
+        .filter(|name| name.starts_with("bentpipe_"))
+        .map(str::to_owned)
+        .collect())
+}
+
+impl Rules {
+    fn ruleset(&self) -> String {
+        let capture = self.capture();
+        let ruleset = Ruleset {
+            connected: connected(),
+            table: table(capture.port),
+            mark: mark(capture.port),
+            ipv6: self.ipv6,
+            capture: &capture,
+        };
+        ruleset.text()
+    }
+
+    async fn tell_obstacles(&self) {
+        let Capture {
+            interfaces, port, ..
+        } = self.capture();
+        let asked = tokio::task::spawn_blocking(move || firewall(&interfaces, port)).await;
+        for obstacle in asked.into_iter().flat_map(|firewall| firewall.obstacles) {
+            tracing::warn!("{obstacle}");
+        }
+    }
+
+    /// Changes what is captured, without letting anything pass meanwhile. Interfaces and
+    /// port stay.
+    pub async fn change(&self, leave: Vec<IpNet>, fail: Fail) -> Result<(), TransparentError> {
+        let before = self.capture();
+        *self.lock() = Capture {
+            leave,
+            fail,
+            ..before.clone()
+        };
+        let changed = nft::load(self.ruleset()).await;
+        if changed.is_err() {
+            *self.lock() = before;
+        }
+        changed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Capture> {
+        self.capture.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn capture(&self) -> Capture {
+        self.lock().clone()
+    }
+
+    /// Keeps the rules as they are, for ever: puts them back when another program's
+    /// reload has swept them away, and follows the networks that this machine is
+    /// connected to.
+    pub async fn keep(&self) -> std::convert::Infallible {
+        let changed = Arc::new(Notify::new());
+        for (what, watch) in [
+            ("nftables", network_changes::Watched::Nftables),
+            ("routes", network_changes::Watched::Network),
+        ] {
+            let changed = changed.clone();
+            if let Err(error) = network_changes::watch(watch, move || changed.notify_one()) {
+                tracing::warn!("changes of {what} will not be noticed: {error}");
+            }
+        }
+        let port = self.capture().port;
+        let mut installed = self.ruleset();
+        loop {
+            changed.notified().await;
+            let wanted = self.ruleset();
+            let there = nft::table_exists(&table(port)).await;
+            if !there {
+                tracing::warn!(
+                    "another program has removed the rules of transparent ingress; they are put back"
+                );
+            }
+            if !there || wanted != installed {
+                match nft::load(wanted.clone()).await {
+                    Ok(()) => installed = wanted,
+                    Err(error) => tracing::error!("{error}"),
+                }
+            }
+            let families = [routes::Family::V4, routes::Family::V6];
+            for family in families.into_iter().take(1 + usize::from(self.ipv6)) {
+                if let Err(error) = routes::add(family, mark(port)) {
+                    tracing::debug!("routing rule: {error}");
+                }
+            }
+            tokio::time::sleep(REPAIR_PAUSE).await;
+        }
+    }
+
+    /// Removes the rules; what is not there is no error.
+    pub async fn remove(&self) {
+        release(self.capture().port).await;
+    }
+}
+
+/// The networks that this machine has an address in.
+fn connected() -> Vec<IpNet> {
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let mut networks: Vec<_> = interfaces
+        .iter()
+        .filter(|interface| !interface.is_loopback())
+        .filter_map(|interface| {
+            let prefix = match &interface.addr {
+                if_addrs::IfAddr::V4(address) => address.prefixlen,
+                if_addrs::IfAddr::V6(address) => address.prefixlen,
+            };
+            Some(IpNet::new(interface.ip(), prefix).ok()?.trunc())
+        })
+        // Not a network but a default route in disguise.
+        .filter(|network| network.prefix_len() > 0)
+        .collect();
+    networks.sort();
+    networks.dedup();
+    networks
+}

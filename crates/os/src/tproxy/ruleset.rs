@@ -1,0 +1,125 @@
+//! The nftables table of transparent ingress, as text for `nft`.
+//!
+//! A connection is taken when its first packet (SYN) comes in through one of the
+//! interfaces and goes to a destination that is not left alone; it then carries a
+//! conntrack mark, and all that follows of it goes the same way. What was on its way
+//! before the start, and the answers of servers behind the interfaces, have neither.
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+
+use super::{Capture, Fail};
+
+/// What the table is made from.
+pub(super) struct Ruleset<'a> {
+    pub capture: &'a Capture,
+    /// The networks that this machine is connected to: what goes there needs no satellite.
+    pub connected: Vec<IpNet>,
+    pub table: String,
+    pub mark: u32,
+    pub ipv6: bool,
+}
+
+impl Ruleset<'_> {
+    /// The table, replacing one of the same name in the same transaction.
+    pub(super) fn text(&self) -> String {
+        let Self { table, mark, .. } = self;
+        let port = self.capture.port;
+        let names = self
+            .capture
+            .interfaces
+            .iter()
+            .map(|name| format!("{name:?}"))
+            .collect::<Vec<_>>()
+            .join(", ");
+        let (v4, v6): (Vec<_>, Vec<_>) = IpNet::aggregate(
+            &self
+                .connected
+                .iter()
+                .chain(&self.capture.leave)
+                .copied()
+                .collect(),
+        )
+        .into_iter()
+        .partition(|network| matches!(network, IpNet::V4(_)));
+        let mut text = format!(
+            "table inet {table}\n\
+             delete table inet {table}\n\
+             table inet {table} {{\n\
+             chain ingress {{\n\
+             type filter hook prerouting priority mangle; policy accept;\n\
+             iifname != {{ {names} }} return\n\
+             meta l4proto != tcp return\n\
+             fib daddr type {{ local, broadcast, anycast, multicast }} return\n\
+             ct mark {mark:#x} goto take\n\
+             socket transparent 1 socket wildcard 0 goto take\n\
+             tcp flags & (fin | syn | rst | ack) != syn return\n\
+             ct direction reply return\n"
+        );
+        for (family, networks) in [("ip", v4), ("ip6", v6)] {
+            if !networks.is_empty() {
+                let list: Vec<_> = networks.iter().map(IpNet::to_string).collect();
+                let _ = writeln!(text, "{family} daddr {{ {} }} return", list.join(", "));
+            }
+        }
+        let _ = write!(
+            text,
+            "ct mark set {mark:#x} goto take\n\
+             }}\n\
+             chain take {{\n\
+             meta nfproto ipv4 meta l4proto tcp tproxy ip to {}:{port} meta mark set {mark:#x} accept\n",
+            Ipv4Addr::LOCALHOST
+        );
+        if self.ipv6 {
+            let _ = writeln!(
+                text,
+                "meta nfproto ipv6 meta l4proto tcp tproxy ip6 to [{}]:{port} meta mark set {mark:#x} accept",
+                Ipv6Addr::LOCALHOST
+            );
+        }
+        // Reached when nobody listens at the port.
+        text.push_str(match self.capture.fail {
+            Fail::Closed => "counter drop\n",
+            Fail::Open => "accept\n",
+        });
+        text.push_str("}\n}\n");
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(fail: Fail) -> String {
+        let capture = Capture {
+            interfaces: vec!["lan0".into()],
+            port: 4480,
+            leave: vec!["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()],
+            fail,
+        };
+        Ruleset {
+            capture: &capture,
+            // Overlapping networks would be refused in a set without auto-merge.
+            connected: vec!["10.77.0.0/24".parse().unwrap()],
+            table: "bentpipe_4480".into(),
+            mark: 0x6270_1180,
+            ipv6: true,
+        }
+        .text()
+    }
+
+    #[test]
+    fn what_has_no_listener_is_dropped_unless_the_operator_says_otherwise() {
+        assert!(text(Fail::Closed).ends_with("counter drop\n}\n}\n"));
+        assert!(!text(Fail::Open).contains("drop"));
+    }
+
+    #[test]
+    fn networks_that_overlap_are_merged() {
+        assert!(text(Fail::Closed).contains("ip daddr { 10.0.0.0/8 } return"));
+        assert!(text(Fail::Closed).contains("ip6 daddr { fd00::/8 } return"));
+    }
+}
