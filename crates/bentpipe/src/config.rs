@@ -318,17 +318,13 @@ fn check_common(log: &str, transport: &Transport) -> Result<(), String> {
 }
 
 /// The JSON Schema of `terminal.toml`.
-pub fn terminal_schema() -> serde_json::Value {
-    schema::<Terminal>()
+pub fn terminal_schema() -> schemars::Schema {
+    schemars::schema_for!(Terminal)
 }
 
 /// The JSON Schema of `gateway.toml`.
-pub fn gateway_schema() -> serde_json::Value {
-    schema::<Gateway>()
-}
-
-fn schema<T: JsonSchema>() -> serde_json::Value {
-    schemars::schema_for!(T).to_value()
+pub fn gateway_schema() -> schemars::Schema {
+    schemars::schema_for!(Gateway)
 }
 
 #[cfg(test)]
@@ -336,7 +332,10 @@ mod tests {
     use super::*;
 
     fn refusal(text: &str) -> String {
-        toml::from_str::<Terminal>(text).unwrap().check().unwrap_err()
+        toml::from_str::<Terminal>(text)
+            .unwrap()
+            .check()
+            .unwrap_err()
     }
 
     #[test]
@@ -345,13 +344,18 @@ mod tests {
         let told = refusal(open);
         assert!(told.contains("clients = [\"192.168.1.0/24\"]"), "{told}");
         let listed = format!("{open}clients = [\"192.168.1.0/24\"]\n");
-        toml::from_str::<Terminal>(&listed).unwrap().check().unwrap();
+        toml::from_str::<Terminal>(&listed)
+            .unwrap()
+            .check()
+            .unwrap();
     }
 
     #[test]
     fn an_option_without_effect_is_an_error() {
         let socks = "[ingress.socks5]\nlisten = \"127.0.0.1:1080\"\n";
-        let rate = refusal(&format!("{socks}[transport]\ncontracted_rate = \"20 Mbit/s\"\n"));
+        let rate = refusal(&format!(
+            "{socks}[transport]\ncontracted_rate = \"20 Mbit/s\"\n"
+        ));
         assert!(rate.contains("has no effect with controller"), "{rate}");
         let clients = refusal(&format!("{socks}clients = [\"192.168.1.0/24\"]\n"));
         assert!(clients.contains("has no effect"), "{clients}");

@@ -3,6 +3,7 @@
 use bentpipe_campaign::schema;
 use schemars::Schema;
 
+use crate::config;
 use crate::failure::Failure;
 
 /// Print the JSON Schema of a file that bentpipe reads or writes
@@ -15,9 +16,17 @@ pub struct Command {
 
 /// Every schema by name; `schemas/` has a file of each.
 const SCHEMAS: &[(&str, fn() -> Schema)] = &[
+    ("scenario", || {
+        schemars::schema_for!(bentpipe_link::Scenario)
+    }),
     ("plan", schema::plan),
     ("records", schema::records),
     ("summary", schema::summary),
+    ("certificate", bentpipe_emulator::certificate::schema),
+    ("packets", bentpipe_emulator::packets_schema),
+    ("status", bentpipe_emulator::status_schema),
+    ("terminal", config::terminal_schema),
+    ("gateway", config::gateway_schema),
 ];
 
 pub fn run(command: &Command) -> Result<(), Failure> {

@@ -33,7 +33,7 @@ pub struct Graph {
     /// Forward and return direction of each link.
     edges: Vec<Edge>,
     /// Edges by the moment at which something happens on them, the earliest on top; an
-    /// entry counts if its edge is still set to it.
+    /// entry counts if its edge is set to its moment.
     due: BinaryHeap<Reverse<(Turn, usize)>>,
     turns: Turns,
     /// The edge from which arrivals are being taken.
@@ -272,7 +272,7 @@ impl Graph {
     /// When to call [`Self::poll_arrival`] next, if nothing is sent before.
     pub fn poll_timeout(&mut self) -> Option<Turn> {
         while let Some(&Reverse((turn, edge))) = self.due.peek() {
-            if self.edges[edge].due == Some(turn) {
+            if self.edges[edge].due == Some(turn.at) {
                 return Some(turn);
             }
             self.due.pop();
@@ -306,11 +306,10 @@ impl Graph {
     fn schedule(&mut self, number: usize) {
         let edge = &mut self.edges[number];
         if let Some(at) = edge.direction.poll_timeout()
-            && edge.due.is_none_or(|set| at < set.at)
+            && edge.due.is_none_or(|set| at < set)
         {
-            let turn = self.turns.next(at);
-            edge.due = Some(turn);
-            self.due.push(Reverse((turn, number)));
+            edge.due = Some(at);
+            self.due.push(Reverse((self.turns.next(at), number)));
         }
     }
 
@@ -328,8 +327,8 @@ impl Graph {
 #[derive(Debug)]
 struct Edge {
     direction: Direction<Datagram>,
-    /// The turn that it is in the graph's heap with.
-    due: Option<Turn>,
+    /// The moment that it is in the graph's heap with.
+    due: Option<Time>,
     /// One way, typically.
     delay: Span,
     /// At best.

@@ -26,34 +26,9 @@ pub struct Budget {
     pub work: &'static str,
     /// Where the limits are from.
     pub source: &'static str,
-    seeds: Seeds,
     plan: fn(Choice, u64) -> Plan,
     /// What is asked.
     pub goals: &'static [Goal],
-}
-
-/// How many runs a workload is worth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seeds {
-    /// Nothing in it is drawn but the endpoints' own numbers: three.
-    Fixed,
-    /// One: it is long.
-    One,
-    /// Ten at most.
-    Few,
-    /// As many as asked for.
-    All,
-}
-
-impl Seeds {
-    fn of(self, wanted: u64) -> u64 {
-        match self {
-            Self::One => 1,
-            Self::Fixed => wanted.min(3),
-            Self::Few => wanted.min(10),
-            Self::All => wanted,
-        }
-    }
 }
 
 /// Which budgets.
@@ -195,9 +170,9 @@ pub fn check(
         .filter(|budget| budget.work.contains(filter))
         .collect();
     let mut jobs = Vec::new();
-    for (index, budget) in budgets.iter().enumerate() {
+    for index in 0..budgets.len() {
         for (place, controller) in controllers.iter().enumerate() {
-            jobs.extend((1..=budget.seeds.of(seeds)).map(|seed| (index, place, *controller, seed)));
+            jobs.extend((1..=seeds).map(|seed| (index, place, *controller, seed)));
         }
     }
     let results = Mutex::new((Vec::new(), Progress::new(jobs.len())));

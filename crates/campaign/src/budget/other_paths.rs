@@ -7,7 +7,7 @@ use bentpipe_link::Scenario;
 use bentpipe_units::Span;
 
 use super::plans::*;
-use super::{Budget, Goal, Limit, Seeds};
+use super::{Budget, Goal, Limit};
 use bentpipe_sim::quic::{FlowPlan, Transfer};
 use bentpipe_sim::{LinkPlan, Nodes, Plan, Records};
 
@@ -67,11 +67,10 @@ fn fairness(records: &Records, from: f64, to: f64) -> f64 {
 
 /// A row of one flow: link, seconds, and the payload in Mbit/s that the link could carry.
 macro_rules! used {
-    ($work:literal, $seeds:expr, $forward:expr, $back:expr, $seconds:literal, $mbit:expr) => {
+    ($work:literal, $forward:expr, $back:expr, $seconds:literal, $mbit:expr) => {
         Budget {
             work: $work,
             source: SOURCE,
-            seeds: $seeds,
             plan: |cc, seed| alone(cc, seed, $seconds, $forward, $back),
             goals: &[
                 Goal {
@@ -98,7 +97,6 @@ macro_rules! fair {
         Budget {
             work: $work,
             source: SOURCE,
-            seeds: Seeds::Few,
             plan: $plan,
             goals: &[Goal {
                 figure: "fairness (Jain)",
@@ -116,7 +114,6 @@ macro_rules! beside {
         Budget {
             work: $work,
             source: $source,
-            seeds: Seeds::Few,
             plan: |cc, seed| super::plans::beside(cc, $other, seed),
             goals: &[
                 Goal {
@@ -142,7 +139,6 @@ macro_rules! beside {
 pub(super) static OTHER_PATHS: &[Budget] = &[
     used!(
         "RTT 30 ms",
-        Seeds::Fixed,
         r#"rate = "20 Mbit/s", delay = "15 ms", queue = "75 kB""#,
         r#"rate = "2 Mbit/s", delay = "15 ms", queue = "20 kB""#,
         20,
@@ -150,7 +146,6 @@ pub(super) static OTHER_PATHS: &[Budget] = &[
     ),
     used!(
         "RTT 120 ms",
-        Seeds::Fixed,
         r#"rate = "20 Mbit/s", delay = "60 ms", queue = "300 kB""#,
         r#"rate = "2 Mbit/s", delay = "60 ms", queue = "30 kB""#,
         20,
@@ -158,7 +153,6 @@ pub(super) static OTHER_PATHS: &[Budget] = &[
     ),
     used!(
         "RTT 260 ms",
-        Seeds::Fixed,
         r#"rate = "20 Mbit/s", delay = "130 ms", queue = "650 kB""#,
         r#"rate = "2 Mbit/s", delay = "130 ms", queue = "65 kB""#,
         20,
@@ -166,7 +160,6 @@ pub(super) static OTHER_PATHS: &[Budget] = &[
     ),
     used!(
         "RTT 800 ms",
-        Seeds::Fixed,
         r#"rate = "20 Mbit/s", delay = "400 ms", queue = "2 MB""#,
         r#"rate = "2 Mbit/s", delay = "400 ms", queue = "200 kB""#,
         40,
@@ -174,7 +167,6 @@ pub(super) static OTHER_PATHS: &[Budget] = &[
     ),
     used!(
         "2 Mbit/s, RTT 600 ms",
-        Seeds::Fixed,
         GEO_RETURN,
         r#"rate = "500 kbit/s", delay = "300 ms", queue = "40 kB""#,
         60,
@@ -182,7 +174,6 @@ pub(super) static OTHER_PATHS: &[Budget] = &[
     ),
     used!(
         "50 Mbit/s, RTT 600 ms",
-        Seeds::Fixed,
         r#"rate = "50 Mbit/s", delay = "300 ms", queue = "3750 kB""#,
         r#"rate = "5 Mbit/s", delay = "300 ms", queue = "400 kB""#,
         40,
@@ -190,7 +181,6 @@ pub(super) static OTHER_PATHS: &[Budget] = &[
     ),
     used!(
         "250 Mbit/s, RTT 600 ms",
-        Seeds::One,
         r#"rate = "250 Mbit/s", delay = "300 ms", queue = "18750 kB""#,
         r#"rate = "10 Mbit/s", delay = "300 ms", queue = "800 kB""#,
         20,
@@ -198,7 +188,6 @@ pub(super) static OTHER_PATHS: &[Budget] = &[
     ),
     used!(
         "3 % random loss",
-        Seeds::Few,
         r#"rate = "20 Mbit/s", delay = "300 ms", queue = "1500 kB", loss = "3 %""#,
         GEO_RETURN,
         40,
@@ -206,7 +195,6 @@ pub(super) static OTHER_PATHS: &[Budget] = &[
     ),
     used!(
         "5 % random loss",
-        Seeds::Few,
         r#"rate = "20 Mbit/s", delay = "300 ms", queue = "1500 kB", loss = "5 %""#,
         GEO_RETURN,
         40,
@@ -214,7 +202,6 @@ pub(super) static OTHER_PATHS: &[Budget] = &[
     ),
     used!(
         "losses in bursts of ten (Gilbert-Elliott), 1 %",
-        Seeds::Few,
         r#"rate = "20 Mbit/s", delay = "300 ms", queue = "1500 kB", loss.gilbert-elliott = { to_bad = "0.1 %", to_good = "10 %", loss_good = "0 %", loss_bad = "100 %" }"#,
         GEO_RETURN,
         40,
@@ -222,7 +209,6 @@ pub(super) static OTHER_PATHS: &[Budget] = &[
     ),
     used!(
         "return by DVB-RCS2 slots, 512 kbit/s",
-        Seeds::Fixed,
         GEO_FORWARD,
         r#"rate.dvb-rcs2 = { bandwidth = "10 MHz", roll_off = 0.35, waveform = 12, cra = "512 kbit/s", superframe = "45 ms" }, delay = "300 ms", queue = "150 kB""#,
         40,
@@ -230,7 +216,6 @@ pub(super) static OTHER_PATHS: &[Budget] = &[
     ),
     used!(
         "return with jitter of up to 50 ms",
-        Seeds::Few,
         GEO_FORWARD,
         r#"rate = "2 Mbit/s", delay = "300 ms", queue = "150 kB", jitter = { up_to = "50 ms", every = "20 ms" }"#,
         40,
@@ -238,7 +223,6 @@ pub(super) static OTHER_PATHS: &[Budget] = &[
     ),
     used!(
         "forward in slots every 40 ms",
-        Seeds::Fixed,
         r#"rate.trace = { points = [["0 ms", "100 Mbit/s"], ["8 ms", "0 bit/s"], ["40 ms", "100 Mbit/s"]], at_end = "loop" }, delay = "300 ms", queue = "1500 kB""#,
         GEO_RETURN,
         40,
@@ -246,7 +230,6 @@ pub(super) static OTHER_PATHS: &[Budget] = &[
     ),
     used!(
         "CoDel (5 ms, 100 ms)",
-        Seeds::Fixed,
         r#"rate = "20 Mbit/s", delay = "300 ms", queue.codel = { limit = "1500 kB" }"#,
         GEO_RETURN,
         60,
@@ -254,7 +237,6 @@ pub(super) static OTHER_PATHS: &[Budget] = &[
     ),
     used!(
         "FQ-CoDel",
-        Seeds::Fixed,
         r#"rate = "20 Mbit/s", delay = "300 ms", queue.fq-codel = { limit = "1500 kB" }"#,
         GEO_RETURN,
         60,
@@ -262,7 +244,6 @@ pub(super) static OTHER_PATHS: &[Budget] = &[
     ),
     used!(
         "LEO, another satellite every 15 s",
-        Seeds::Few,
         r#"rate = "50 Mbit/s", delay = "20 ms", queue = "100 ms", reconfigure = { every = "15 s", first = "12 s", step = "8 ms", gap = "40 ms", burst = "60 ms", loss = "25 %" }"#,
         r#"rate = "10 Mbit/s", delay = "20 ms", queue = "100 ms", reconfigure = { every = "15 s", first = "12 s", step = "8 ms", gap = "40 ms", burst = "60 ms", loss = "25 %" }"#,
         60,
@@ -270,7 +251,6 @@ pub(super) static OTHER_PATHS: &[Budget] = &[
     ),
     used!(
         "base delay grows by 80 ms at 20 s",
-        Seeds::Fixed,
         r#"rate = "20 Mbit/s", delay = "20 ms", queue = "200 kB", change = [{ at = "20 s", delay = "100 ms" }]"#,
         r#"rate = "2 Mbit/s", delay = "20 ms", queue = "40 kB""#,
         60,

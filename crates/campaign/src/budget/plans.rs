@@ -173,12 +173,24 @@ pub(super) fn bujari(controller: Choice, seed: u64) -> Plan {
     plan
 }
 
-/// Round trips of 120 ms from the change until a second begins that carries 95 %.
-pub(super) fn recovery(records: &Records) -> f64 {
-    let steps = (0..500).map(|step| f64::from(step) * 0.02);
+/// Round trips of 120 ms from the change until a `window` (seconds) begins that carries 95 %.
+pub(super) fn recovery(records: &Records, window: f64) -> f64 {
+    let steps = (0..500).map(|step| 90.0 + f64::from(step) * 0.02);
     let mut good =
-        steps.filter(|after| goodput(records, 0, 90.0 + after, 91.0 + after) >= 0.95 * PAYLOAD_10);
-    good.next().map_or(f64::INFINITY, |after| after / 0.12)
+        steps.filter(|from| goodput(records, 0, *from, from + window) >= 0.95 * PAYLOAD_10);
+    good.next()
+        .map_or(f64::INFINITY, |from| (from - 90.0) / 0.12)
+}
+
+/// Mean of what the sender of flow 0 takes for the round-trip time between two moments,
+/// seconds.
+pub(super) fn mean_rtt(records: &Records, from: f64, to: f64) -> f64 {
+    let rtts = records.samples.iter().filter_map(|sample| {
+        let at = sample.at_ns as f64 / 1e9;
+        (sample.flow == 0 && at >= from && at <= to).then_some(sample.rtt_ns as f64 / 1e9)
+    });
+    let (sum, count) = rtts.fold((0.0, 0.0), |(sum, count), rtt| (sum + rtt, count + 1.0));
+    sum / count
 }
 
 pub(super) fn fall(controller: Choice, seed: u64) -> Plan {
