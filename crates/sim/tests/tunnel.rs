@@ -239,7 +239,7 @@ fn whatever_never_ends_ends_with_a_verdict() {
 fn coarse_timers_cost_little_and_do_not_stop_time() {
     let work = [5, 30, 55].map(|start| download(start, 10 << 20));
     let mut exact = plan(geo(), vec![work.to_vec()]);
-    tunnel(&mut exact).gateway.controller = Choice::Satellite;
+    tunnel(&mut exact).gateway.controller = Choice::Satellite.into();
     let mut coarse = exact.clone();
     tunnel(&mut coarse).granularity = Span::from_millis(1);
     let [exact, coarse] = [exact, coarse].map(|plan| {

@@ -118,9 +118,6 @@ fn our_start_round_by_round() {
 #[test]
 fn bursts_are_of_two_milliseconds() {
     for controller in Choice::ALL {
-        if controller == Choice::LibraryBbr3 {
-            continue;
-        }
         let mut plan = plan(controller, geo("0 %", "1500 kB"), 1, 400_000);
         let settings = &mut flow(&mut plan, 0).transport.settings;
         settings.contracted_rate = Some(Rate::from_bits_per_second(18_000_000));
@@ -179,7 +176,7 @@ fn flows_have_queues_of_their_own() {
     let fq =
         "queue = { fq-codel = { limit = \"2 BDP\", interval = \"600 ms\", target = \"300 ms\" } }";
     let mut plan = plan(Choice::NewReno, geo_with(fq), 2, 10 << 20);
-    flow(&mut plan, 1).transport.settings.controller = Choice::Fixed;
+    flow(&mut plan, 1).transport.settings.controller = Choice::Fixed.into();
     flow(&mut plan, 1).transport.settings.contracted_rate =
         Some(Rate::from_bits_per_second(4_000_000));
     let records = records(&plan);
