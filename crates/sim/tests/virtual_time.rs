@@ -66,8 +66,8 @@ fn the_same_plan_twice_gives_the_same_bytes() {
 fn what_is_asked_for_arrives_whole_with_every_controller() {
     for controller in Selection::all() {
         let mut plan = plan(controller, geo("0.1 %", "1500 kB"), 1, 1_000_000);
-        plan.flows[0].transport.settings.contracted_rate =
-            Some(plan.links[0].forward.rate.ceiling());
+        let rate = plan.links[0].forward.rate.ceiling();
+        plan.flows[0].transport.settings.know_rate(rate);
         let records = records(&plan);
         assert_eq!(records.flows[0].verdict, Verdict::Ok, "{controller}");
         assert_eq!(records.transfers[0].received, 1_000_000, "{controller}");
@@ -108,7 +108,7 @@ fn bursts_are_of_two_milliseconds() {
     for controller in Choice::ALL {
         let mut plan = plan(controller, geo("0 %", "1500 kB"), 1, 400_000);
         let settings = &mut plan.flows[0].transport.settings;
-        settings.contracted_rate = Some(Rate::from_bits_per_second(18_000_000));
+        settings.know_rate(Rate::from_bits_per_second(18_000_000));
         let again = Transfer::after(Span::from_millis(1_300), Bytes::new(400_000));
         plan.flows[0].transfers = vec![again; 6];
         plan.sample_every = Span::from_millis(20);
