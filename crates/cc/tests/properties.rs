@@ -26,12 +26,12 @@ fn ours() -> impl Strategy<Value = Choice> {
 /// Most packets that persistent congestion leaves in the window.
 fn minimum_window(choice: Choice) -> Option<u64> {
     match choice {
-        // RFC 9002, section 7.2, and RFC 9438, section 4.8.
-        Choice::NewReno | Choice::Cubic | Choice::CubicSearch | Choice::Hybla => Some(2),
         // BBR.MinPipeCwnd (draft-ietf-ccwg-bbr, section 2.7).
         Choice::Bbr3 => Some(4),
         // A contract is halved; ours has no answer outside its start.
         Choice::Fixed | Choice::Satellite => None,
+        // RFC 9002, section 7.6.2, and RFC 9438, section 4.8.
+        _ => Some(2),
     }
 }
 
