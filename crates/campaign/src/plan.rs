@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use bentpipe_cc::{ChoiceError, Settings};
 use bentpipe_link::Scenario;
 use bentpipe_link::ScenarioError;
-use bentpipe_quic::{ConnectionParameters, Selection};
+use bentpipe_quic::{ConnectionParameters, Selection, Settings};
 use bentpipe_sim::quic::{FlowPlan, Transfer};
 use bentpipe_sim::{LinkPlan, Move, Nodes, Plan, PlanError};
 use bentpipe_units::{Bytes, Span};
@@ -189,7 +188,7 @@ impl PlanFile {
         let mut settings = Settings::new(self.flow.controller);
         settings.initial_window = self.flow.initial_window;
         settings.initial_rtt = self.flow.initial_rtt.unwrap_or(self.link.satellite_rtt());
-        settings.contracted_rate = Some(self.link.forward.rate.ceiling());
+        settings.know_rate(self.link.forward.rate.ceiling());
         let mut transport = ConnectionParameters::new(settings);
         let other = self
             .r#move
@@ -223,6 +222,8 @@ impl PlanFile {
         let mut flows = vec![flow.clone(); usize::try_from(self.flows).unwrap_or(1)];
         if let Some(controller) = self.beside {
             flow.transport.settings.controller = controller;
+            let rate = self.link.forward.rate.ceiling();
+            flow.transport.settings.know_rate(rate);
             flows.push(flow);
         }
         for (number, flow) in (0..).zip(&mut flows) {
@@ -320,11 +321,9 @@ fn named(error: &PlanError) -> String {
         PlanError::NoRate(_) => "change".into(),
         PlanError::NeverStarts { .. } => "stagger".into(),
         PlanError::Granularity { .. } => "flow.granularity".into(),
-        PlanError::Controller {
-            error: ChoiceError::Range { parameter, .. },
-            ..
-        } => format!("flow.{parameter}"),
-        PlanError::Controller { .. } => "flow.controller".into(),
+        PlanError::Controller { error, .. } => {
+            format!("flow.{}", error.parameter().unwrap_or("controller"))
+        }
         _ => "flow".into(),
     }
 }

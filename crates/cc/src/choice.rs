@@ -117,6 +117,11 @@ controllers! {
 }
 
 impl Choice {
+    /// Whether the controller makes use of [`Settings::contracted_rate`].
+    pub const fn uses_contracted_rate(self) -> bool {
+        matches!(self, Self::Hybla | Self::Fixed)
+    }
+
     /// Published controllers beside which ours is measured.
     pub const REFERENCES: [Self; 3] = [Self::Bbr3, Self::Cubic, Self::NewReno];
 }
@@ -176,6 +181,16 @@ pub enum ChoiceError {
         /// The names that there are, with commas between them.
         known: String,
     },
+    /// A parameter is given that this controller does not use.
+    #[error("controller {controller}: {parameter} = {value} has no effect on it; leave it out")]
+    Unused {
+        /// Whose.
+        controller: String,
+        /// Which.
+        parameter: &'static str,
+        /// What was given.
+        value: String,
+    },
     /// A parameter is missing or out of its range.
     #[error("controller {controller}: {parameter} = {value} is out of its range, {range}")]
     Range {
@@ -191,6 +206,14 @@ pub enum ChoiceError {
 }
 
 impl ChoiceError {
+    /// The parameter that it is about, if it is about one.
+    pub fn parameter(&self) -> Option<&'static str> {
+        match self {
+            Self::Unknown { .. } => None,
+            Self::Range { parameter, .. } | Self::Unused { parameter, .. } => Some(parameter),
+        }
+    }
+
     /// `name` is none of the `known` ones.
     pub fn unknown(name: &str, known: impl IntoIterator<Item = &'static str>) -> Self {
         let mut known: Vec<_> = known.into_iter().collect();
@@ -263,6 +286,15 @@ impl<C> Settings<C> {
 }
 
 impl<C: Copy + fmt::Display + Into<Option<Choice>>> Settings<C> {
+    /// What is known of the rate: a controller that makes use of it is told, another one is not.
+    pub fn know_rate(&mut self, rate: Rate) {
+        let uses = self
+            .controller
+            .into()
+            .is_some_and(Choice::uses_contracted_rate);
+        self.contracted_rate = uses.then_some(rate);
+    }
+
     /// Checks each parameter against its range.
     pub fn check(&self) -> Result<(), ChoiceError> {
         let range = |parameter, value: &dyn fmt::Display, range| {
@@ -286,14 +318,22 @@ impl<C: Copy + fmt::Display + Into<Option<Choice>>> Settings<C> {
         if !(MIN_MAX_WINDOW..=MAX_MAX_WINDOW).contains(&self.max_window.as_u64()) {
             return range("max_window", &self.max_window, "16 KiB to 4 GiB");
         }
+        let choice = self.controller.into();
         match self.contracted_rate {
-            None if self.controller.into() == Some(Choice::Fixed) => range(
+            None if choice == Some(Choice::Fixed) => range(
                 "contracted_rate",
                 &"nothing",
                 "8 kbit/s to 100 Gbit/s; this controller is that rate",
             ),
             Some(rate) if !(LEAST_CONTRACT..=MOST_CONTRACT).contains(&rate.bits_per_second()) => {
                 range("contracted_rate", &rate, "8 kbit/s to 100 Gbit/s")
+            }
+            Some(rate) if !choice.is_some_and(Choice::uses_contracted_rate) => {
+                Err(ChoiceError::Unused {
+                    controller: self.controller.to_string(),
+                    parameter: "contracted_rate",
+                    value: rate.to_string(),
+                })
             }
             _ => Ok(()),
         }

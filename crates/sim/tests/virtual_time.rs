@@ -29,8 +29,13 @@ fn geo(loss: &str, queue: &str) -> LinkPlan {
     LinkPlan::of(&Scenario::parse(&text).expect("a scenario"))
 }
 
-fn plan(controller: Choice, link: LinkPlan, flows: usize, bytes: u64) -> Plan {
-    let transport = ConnectionParameters::new(Settings::new(controller));
+fn plan(
+    controller: impl Into<bentpipe_quic::Selection>,
+    link: LinkPlan,
+    flows: usize,
+    bytes: u64,
+) -> Plan {
+    let transport = ConnectionParameters::new(Settings::new(controller.into()));
     let flow = FlowPlan::new(transport, vec![Transfer::now(Bytes::new(bytes))]);
     Plan {
         seed: 7,
@@ -76,10 +81,10 @@ fn the_same_plan_twice_gives_the_same_bytes() {
 
 #[test]
 fn what_is_asked_for_arrives_whole_with_every_controller() {
-    for controller in Choice::ALL {
+    for controller in bentpipe_quic::Selection::all() {
         let mut plan = plan(controller, geo("0.1 %", "1500 kB"), 1, 1_000_000);
         let rate = plan.links[0].forward.rate.ceiling();
-        flow(&mut plan, 0).transport.settings.contracted_rate = Some(rate);
+        flow(&mut plan, 0).transport.settings.know_rate(rate);
         let records = records(&plan);
         assert_eq!(records.flows[0].verdict, QuicVerdict::Ok, "{controller}");
         assert_eq!(records.transfers[0].received, 1_000_000, "{controller}");
@@ -120,7 +125,7 @@ fn bursts_are_of_two_milliseconds() {
     for controller in Choice::ALL {
         let mut plan = plan(controller, geo("0 %", "1500 kB"), 1, 400_000);
         let settings = &mut flow(&mut plan, 0).transport.settings;
-        settings.contracted_rate = Some(Rate::from_bits_per_second(18_000_000));
+        settings.know_rate(Rate::from_bits_per_second(18_000_000));
         let again = Transfer::after(Span::from_millis(1_300), Bytes::new(400_000));
         flow(&mut plan, 0).transfers = vec![again; 6];
         plan.sample_every = Span::from_millis(20);

@@ -53,7 +53,7 @@ pub(super) fn geo_bdp() -> QueueLimit {
 pub(super) fn transport(controller: Choice, forward: u64, rtt: Span) -> ConnectionParameters {
     let mut settings = Settings::new(controller);
     settings.initial_rtt = rtt;
-    settings.contracted_rate = Some(rate(forward));
+    settings.know_rate(rate(forward));
     let mut transport = ConnectionParameters::new(settings);
     transport.rate = rate(forward);
     transport

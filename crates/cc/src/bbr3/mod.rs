@@ -74,13 +74,6 @@ impl State {
     }
 }
 
-/// A loss recovery episode: packets sent until then are of before it, and the round it began in.
-#[derive(Debug, Clone, Copy)]
-struct Recovery {
-    from: Time,
-    round: u64,
-}
-
 /// See the [module](self).
 #[derive(Debug, Clone)]
 pub struct Bbr3 {
@@ -94,7 +87,8 @@ pub struct Bbr3 {
     cycle: Cycle,
     filter_rtt: MinRtt,
     undo: Undo,
-    recovery: Option<Recovery>,
+    /// Since when losses are being recovered (RFC 9002, section 7.3.2).
+    recovery: Option<Time>,
     idle_restart: bool,
     /// C.is_cwnd_limited, in this round.
     window_limited: bool,
@@ -252,12 +246,10 @@ impl Controller for Bbr3 {
 
     fn on_acked(&mut self, packet: &Acked) {
         self.sampler.on_acked(packet);
-        if self
-            .recovery
-            .is_some_and(|recovery| packet.sent > recovery.from)
-        {
+        if self.recovery.is_some_and(|from| packet.sent > from) {
             self.recovery = None;
             self.restore_window();
+            self.check_startup_high_loss();
         }
     }
 
@@ -278,16 +270,9 @@ impl Controller for Bbr3 {
     fn on_congestion(&mut self, event: &Congestion) {
         // The draft has no answer to marks yet.
         let lost = !event.marked;
-        if lost
-            && self
-                .recovery
-                .is_none_or(|recovery| event.sent > recovery.from)
-        {
+        if lost && self.recovery.is_none_or(|from| event.sent > from) {
             // OnEnterFastRecovery() (section 5.6.4.4); the first loss has saved the state.
-            self.recovery = Some(Recovery {
-                from: event.now,
-                round: self.round_count,
-            });
+            self.recovery = Some(event.now);
         }
         if event.persistent {
             // OnEnterRTO().

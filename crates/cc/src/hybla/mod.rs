@@ -71,17 +71,16 @@ impl Controller for Hybla {
     }
 
     fn on_congestion(&mut self, event: &Congestion) {
+        // As NewReno's (RFC 9002, appendices B.6 and B.8).
+        if self.recovery_from.is_none_or(|from| event.sent > from) {
+            self.recovery_from = Some(event.now);
+            self.threshold = (self.window * LOSS_REDUCTION).max(2.0 * self.packet);
+            self.window = self.threshold;
+        }
         if event.persistent {
             self.window = 2.0 * self.packet;
             self.recovery_from = None;
-            return;
         }
-        if self.recovery_from.is_some_and(|from| event.sent <= from) {
-            return;
-        }
-        self.recovery_from = Some(event.now);
-        self.threshold = (self.window * LOSS_REDUCTION).max(2.0 * self.packet);
-        self.window = self.threshold;
     }
 
     fn on_packet_size(&mut self, bytes: u64) {
