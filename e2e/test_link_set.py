@@ -81,7 +81,7 @@ def test_an_outage_of_some_time_ends_by_itself(link: Emulated) -> None:
         (["delay=1 ms", "rate=10 Mbit"], ["rate=10 Mbit"]),
         (["delay=1 ms", "loss=101 %"], ["loss=101 %"]),
         (["delay=1 ms", "outage=later"], ["outage=later"]),
-        (["delay=1 ms", "switch=nowhere"], ["nowhere.toml"]),
+        (["delay=1 ms", "switch=nowhere"], ["nowhere", "no such file"]),
         (["--link", "moon", "delay=1 ms"], ["moon", "satellite"]),
         (["delay=1 ms", "new_address=10.98.0.9"], ["new_address=10.98.0.9", "/24"]),
         (["delay=1 ms", "new_address=224.0.0.1/24"], ["new_address=224.0.0.1/24", "multicast"]),
