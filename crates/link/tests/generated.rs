@@ -35,18 +35,18 @@ fn links(spec: &DirectionSpec) -> Vec<&DirectionSpec> {
     let later = spec
         .change
         .iter()
-        .filter_map(|change| change.link.as_deref());
+        .filter_map(|change| change.change.link.as_deref());
     std::iter::once(spec).chain(later).collect()
 }
 
 fn switches(spec: &DirectionSpec) -> bool {
-    spec.change.iter().any(|change| change.link.is_some())
+    spec.change.iter().any(|change| change.change.link.is_some())
 }
 
 /// Nothing can arrive sooner after it entered.
 fn shortest_delay(spec: &DirectionSpec) -> Span {
     let changed = |link: &DirectionSpec| {
-        let delays = link.change.iter().filter_map(|change| change.delay);
+        let delays = link.change.iter().filter_map(|change| change.change.delay);
         delays.chain([link.delay.shortest()]).min()
     };
     let shortest = links(spec).into_iter().filter_map(changed).min();

@@ -9,7 +9,7 @@ use bentpipe_sim::plan::{FlowPlan, LinkPlan, Move, Plan, Transfer, What};
 use bentpipe_sim::record::{Records, TransferRecord};
 
 /// Bytes at the IP level for a byte of payload.
-const HEADERS: f64 = 1500.0 / 1437.0;
+const HEADERS: f64 = bentpipe_link::bound::WIRE_PER_PAYLOAD;
 pub(super) const MIB_10: Bytes = Bytes::new(10 << 20);
 pub(super) const MB_2: Bytes = Bytes::new(2_000_000);
 /// More than any run can carry: a flow that never ends.
