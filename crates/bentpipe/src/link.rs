@@ -39,6 +39,12 @@ pub enum Command {
     ///   rate="10 Mbit/s"     a constant rate from now on
     ///   delay="100 ms"       a constant one-way delay
     ///   loss="1 %"           other losses, or a table as in a scenario
+    ///   queue="100 ms"       another queue, which takes over what waits as far as it
+    ///                        has room; one in time keeps its time when the rate changes
+    ///   jitter='{ up_to = "5 ms" }'
+    ///   reorder='{ chance = "1 %", by = "10 ms" }'
+    ///   duplicate="1 %", corrupt="1 %"
+    ///                        as in a scenario
     ///   outage="2 s"         nothing comes through for so long; also true or false
     ///   switch=SCENARIO      another scenario's satellite hop takes over: a file, or
     ///                        the name of one that lies beside the running one or

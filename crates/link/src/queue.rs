@@ -55,6 +55,35 @@ impl<P: Packet> Queue<P> {
         }
     }
 
+    /// Another limit, and threshold, of the same discipline. What waits beyond it stays.
+    pub(crate) fn set_limit(&mut self, spec: &QueueSpec) {
+        self.limit = spec.limit();
+        if let (Discipline::Marking(_, above), QueueSpec::Marking(spec)) =
+            (&mut self.discipline, spec)
+        {
+            *above = spec.above;
+        }
+    }
+
+    /// Another queue takes over what waits, as far as it has room.
+    pub(crate) fn replace(
+        &mut self,
+        now: Time,
+        spec: &QueueSpec,
+        seed: u64,
+        accounting: &mut Accounting<P>,
+    ) {
+        let mut next = Self::new(spec, seed);
+        while let Some(entry) = self.evict() {
+            if let Err((cause, entry)) = next.push(now, entry, accounting) {
+                accounting.drop(now, entry, cause);
+            }
+        }
+        // What was let in before counts once.
+        next.admitted_bytes = self.admitted_bytes;
+        *self = next;
+    }
+
     /// Packets that wait, cross traffic included.
     pub fn len(&self) -> usize {
         match &self.discipline {

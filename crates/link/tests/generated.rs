@@ -40,7 +40,9 @@ fn links(spec: &DirectionSpec) -> Vec<&DirectionSpec> {
 }
 
 fn switches(spec: &DirectionSpec) -> bool {
-    spec.change.iter().any(|change| change.change.link.is_some())
+    spec.change
+        .iter()
+        .any(|change| change.change.link.is_some())
 }
 
 /// Nothing can arrive sooner after it entered.
@@ -70,7 +72,10 @@ fn obeys_the_laws(spec: &DirectionSpec, seed: u64, ecn: bool, arrivals: &[Arriva
         assert!(departure.at >= earliest, "not before its delay");
     }
     assert!(out.windows(2).all(|pair| pair[0].at <= pair[1].at));
-    let reorders = links(spec).iter().any(|link| link.reorder.is_some());
+    let reorders = links(spec).iter().any(|link| {
+        let mut changes = link.change.iter();
+        link.reorder.is_some() || changes.any(|planned| planned.change.reorder.is_some())
+    });
     if !reorders && !switches(spec) {
         let fair = matches!(spec.queue, QueueSpec::FqCoDel(_));
         for flow in 0..4 {

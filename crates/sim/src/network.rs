@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use bentpipe_link::scenario::DirectionSpec;
-use bentpipe_link::{Direction, Packet};
+use bentpipe_link::{Direction, Packet, Seed};
 use bentpipe_units::{Span, Time};
 use bentpipe_vnet::network::IP_UDP;
 use bytes::BytesMut;
@@ -64,7 +64,7 @@ pub(crate) struct Edge {
 }
 
 impl Edge {
-    pub(crate) fn new(spec: &DirectionSpec, seed: u64) -> Self {
+    pub(crate) fn new(spec: &DirectionSpec, seed: Seed) -> Self {
         Self {
             direction: Direction::new(spec, seed),
             dark_until: Time::ZERO,
