@@ -1,6 +1,6 @@
 //! The queue before the transmitter: what it holds, and by which discipline.
 
-use bentpipe_units::Time;
+use bentpipe_units::{Bytes, Time};
 
 use crate::accounting::Accounting;
 use crate::aqm::codel::{CoDel, Signal};
@@ -55,9 +55,14 @@ impl<P: Packet> Queue<P> {
         }
     }
 
-    /// Another limit, and threshold, of the same discipline. What waits beyond it stays.
+    /// Another limit, and threshold, of the same discipline. What waits beyond it stays, and
+    /// one full packet always has room, however little it is in time at a low rate.
     pub(crate) fn set_limit(&mut self, spec: &QueueSpec) {
-        self.limit = spec.limit();
+        const FULL_PACKET: Bytes = Bytes::new(1500);
+        self.limit = match spec.limit() {
+            QueueLimit::Bytes(bytes) => QueueLimit::Bytes(bytes.max(FULL_PACKET)),
+            limit => limit,
+        };
         if let (Discipline::Marking(_, above), QueueSpec::Marking(spec)) =
             (&mut self.discipline, spec)
         {

@@ -35,6 +35,9 @@ fn a_queue_given_in_time_keeps_its_time_when_the_rate_changes() {
     link.apply(ms(1000), &Change::parse("rate = \"24 Mbit/s\"").unwrap());
     assert_eq!(admitted(&mut link, ms(1000), 500), 201);
     empty(&mut link, ms(2000));
+    // 100 ms of 8 kbit/s are less than a packet, and one waits all the same.
+    link.apply(ms(2000), &Change::parse("rate = \"8 kbit/s\"").unwrap());
+    assert_eq!(admitted(&mut link, ms(2000), 500), 2);
     // In bytes it stays what it is.
     let bytes = PLAIN.replace("100 ms", "150 kB");
     let mut link = Direction::new(&forward(&bytes), 1);

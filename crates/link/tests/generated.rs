@@ -148,9 +148,18 @@ fn queued(spec: &DirectionSpec, seed: u64, arrivals: &[Arrival]) -> Vec<(usize, 
 
 fn keeps_its_limit(spec: &DirectionSpec, arrivals: &[Arrival]) {
     let links = links(spec);
-    // Which link is in force is not told, so the largest limit counts.
+    let changes = || links.iter().flat_map(|link| &link.change);
+    // Which link is in force is not told, so the largest limit counts, and of one in time
+    // the largest rate.
+    let rates = changes().filter_map(|planned| planned.change.rate);
+    let ceilings = links.iter().map(|link| link.rate.ceiling());
+    let ceiling = rates.chain(ceilings).max().unwrap();
     let most = |pick: &dyn Fn(QueueLimit) -> Option<u64>| {
-        let limits: Option<Vec<_>> = links.iter().map(|link| pick(link.queue.limit())).collect();
+        let changed = changes().filter_map(|planned| planned.change.queue);
+        let queues = links.iter().map(|link| link.queue).chain(changed);
+        let limits: Option<Vec<_>> = queues
+            .map(|queue| pick(queue.limit().resolved(ceiling, Span::ZERO)))
+            .collect();
         limits.and_then(|limits| limits.into_iter().max())
     };
     let packets = most(&|limit| match limit {
