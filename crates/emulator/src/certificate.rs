@@ -370,6 +370,23 @@ mod tests {
     }
 
     #[test]
+    fn the_schema_names_every_field_of_a_direction() {
+        let schema = schema();
+        let direction = &schema.get("$defs").unwrap()["DirectionReport"]["properties"];
+        let written = serde_json::to_value(direction_report()).unwrap();
+        for field in written.as_object().unwrap().keys() {
+            assert!(
+                direction.get(field).is_some(),
+                "{field} is not in {direction}"
+            );
+        }
+    }
+
+    fn direction_report() -> DirectionReport {
+        direction(DirectionName::Forward)
+    }
+
+    #[test]
     fn nothing_is_certified_where_nothing_came_in() {
         let mut links = links(|_| ());
         links[0].directions[0].counters = Counters::default();
