@@ -88,9 +88,8 @@ fn preset(name: &str) -> Result<Scenario, Failure> {
 
 /// What to say of a name that nothing has.
 fn unknown(name: &str) -> String {
-    let likeness = |known: &str| strsim::jaro_winkler(known, name);
     let mut names: Vec<_> = PRESETS.iter().map(|(known, _)| *known).collect();
-    names.sort_by(|one, other| likeness(other).total_cmp(&likeness(one)));
+    names.sort_by_key(|known| strsim::damerau_levenshtein(known, name));
     format!(
         "{name}: there is no such file, and no scenario of that name comes with the program; the nearest are {}. A file's name contains '/' or ends in .toml",
         names[..3].join(", ")
@@ -130,7 +129,7 @@ mod tests {
             let Err(Failure::Configuration(why)) = load(Path::new(name)) else {
                 panic!("{name} is known");
             };
-            assert!(why.contains(near), "{why}");
+            assert!(why.contains(&format!("nearest are {near}, ")), "{why}");
         }
         assert!(name(Path::new("missing.toml")).is_none());
         assert!(name(Path::new("./geo")).is_none());

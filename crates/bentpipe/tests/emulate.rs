@@ -456,7 +456,7 @@ fn an_unknown_preset_is_told_the_nearest() {
     let output = with_program(&[], "goe", "true");
     assert_eq!(output.status.code(), Some(2));
     let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains("geo"), "{told}");
+    assert!(told.contains("nearest are geo, "), "{told}");
 }
 
 #[test]
