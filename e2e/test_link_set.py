@@ -62,6 +62,17 @@ def test_loss_takes_all_and_gives_back(link: Emulated) -> None:
     assert (forward["dropped"]["loss"], back["dropped"]["loss"]) == (0, 8)
 
 
+def test_what_else_a_scenario_says_of_a_direction_is_changed(link: Emulated) -> None:
+    link.set("duplicate=100 %", "--direction", "forward")
+    link.ping()
+    assert link.show()["directions"][0]["duplicated"] == 8
+    link.set("duplicate=0 %", 'jitter={ up_to = "1 ms" }', 'reorder={ chance = "100 %", by = "50 ms" }', "corrupt=0 %")
+    assert min(link.ping()) >= 130
+    link.set('reorder={ chance = "0 %", by = "50 ms" }', "queue=1 packet", "rate=8 kbit/s")
+    link.ping(patience_s=1)
+    assert link.show()["directions"][1]["dropped"]["queue"] > 0
+
+
 def test_an_outage_of_some_time_ends_by_itself(link: Emulated) -> None:
     link.set("outage=2 s")
     began = time.monotonic()
@@ -81,7 +92,7 @@ def test_an_outage_of_some_time_ends_by_itself(link: Emulated) -> None:
         (["delay=1 ms", "rate=10 Mbit"], ["rate=10 Mbit"]),
         (["delay=1 ms", "loss=101 %"], ["loss=101 %"]),
         (["delay=1 ms", "outage=later"], ["outage=later"]),
-        (["delay=1 ms", "switch=nowhere"], ["nowhere.toml"]),
+        (["delay=1 ms", "switch=nowhere"], ["nowhere", "no such file"]),
         (["--link", "moon", "delay=1 ms"], ["moon", "satellite"]),
         (["delay=1 ms", "new_address=10.98.0.9"], ["new_address=10.98.0.9", "/24"]),
         (["delay=1 ms", "new_address=224.0.0.1/24"], ["new_address=224.0.0.1/24", "multicast"]),

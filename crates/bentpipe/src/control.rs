@@ -18,8 +18,15 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::link_set::ChangeRequest;
 
-/// Where sockets lie unless a path is given.
-const DIRECTORY: &str = "/run/bentpipe";
+/// Where sockets lie unless a path is given: root's place, and a user's own (XDG Base Directory
+/// Specification).
+fn directories() -> Vec<PathBuf> {
+    let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty());
+    std::iter::once(PathBuf::from("/run"))
+        .chain(own.map(PathBuf::from))
+        .map(|path| path.join("bentpipe"))
+        .collect()
+}
 /// A question has at most so many bytes; a scenario with long traces is the longest.
 pub const LONGEST: u64 = 8 << 20;
 /// How long the other side may take over each read and write.
@@ -97,21 +104,24 @@ impl ControlSocket {
                 .with_context(|| format!("--control {}: cannot listen there", path.display()))?;
             return Ok(Some(control));
         }
-        let own = Path::new(DIRECTORY).join(format!("emulate-{}.sock", std::process::id()));
-        let made = DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(DIRECTORY);
-        match made.and_then(|()| Self::at(&own)) {
-            Ok(control) => Ok(Some(control)),
-            Err(error) => {
-                tracing::warn!(
-                    "`bentpipe link set` will not reach this emulator: {}: {error}; give a place with --control PATH",
-                    own.display()
-                );
-                Ok(None)
+        let name = format!("emulate-{}.sock", std::process::id());
+        let mut refused = Vec::new();
+        for directory in directories() {
+            let own = directory.join(&name);
+            let made = DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(&directory);
+            match made.and_then(|()| Self::at(&own)) {
+                Ok(control) => return Ok(Some(control)),
+                Err(error) => refused.push(format!("{}: {error}", own.display())),
             }
         }
+        tracing::warn!(
+            "`bentpipe link set` will not reach this emulator: {}; give a place with --control PATH",
+            refused.join(", ")
+        );
+        Ok(None)
     }
 
     fn at(path: &Path) -> io::Result<Self> {
@@ -293,30 +303,34 @@ fn connect(path: &Path) -> Result<UnixStream, Failure> {
 
 fn the_only_one() -> Result<(UnixStream, PathBuf), Failure> {
     let mut found = Vec::new();
-    match fs::read_dir(DIRECTORY) {
-        Ok(entries) => {
-            for path in entries.flatten().map(|entry| entry.path()) {
-                if path
-                    .extension()
-                    .is_some_and(|extension| extension == "sock")
-                    && let Ok(stream) = UnixStream::connect(&path)
-                {
-                    found.push((stream, path));
-                }
+    for directory in directories() {
+        let entries = match fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => {
+                tracing::debug!("{}: {error}", directory.display());
+                continue;
             }
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => {
-            return Err(Failure::Runtime(anyhow!(
-                "{DIRECTORY}: {error}; run as root, or name the emulator with --control PATH"
-            )));
+        };
+        for path in entries.flatten().map(|entry| entry.path()) {
+            let is_socket = path.extension().is_some_and(|it| it == "sock");
+            if is_socket && let Ok(stream) = UnixStream::connect(&path) {
+                found.push((stream, path));
+            }
         }
     }
     match found.len() {
         1 => Ok(found.remove(0)),
-        0 => Err(Failure::Runtime(anyhow!(
-            "no emulator runs here: none listens in {DIRECTORY}; one that was started with --control PATH is reached with the same"
-        ))),
+        0 => {
+            let places: Vec<_> = directories()
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect();
+            Err(Failure::Runtime(anyhow!(
+                "no emulator that this user may change runs here: none listens in {}; one that was started with --control PATH is reached with the same, root's by root",
+                places.join(" or ")
+            )))
+        }
         _ => {
             found.sort_by(|(_, one), (_, other)| one.cmp(other));
             let paths: Vec<_> = found

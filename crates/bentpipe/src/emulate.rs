@@ -1,47 +1,58 @@
 //! `bentpipe emulate`: a link between network namespaces, in real time.
 
+mod plan;
+mod program;
+mod progress;
+
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use bentpipe_emulator::{
-    Certificate, ControlHandle, DirectionStatus, Emulator, EmulatorError, End, LinkPlan,
-    certificate, next_addresses,
-};
-use bentpipe_link::Seeds;
-use bentpipe_link::spec::{DirectionSpec, Scenario};
-use bentpipe_os::namespace::{Namespace, NamespaceError};
-use bentpipe_os::tun::{self, TunError, TunSpec};
+use bentpipe_emulator::{Certificate, ControlHandle, Emulator, EmulatorError, certificate};
+use bentpipe_os::realtime::Processors;
+use bentpipe_os::tun::{self, TunError};
 use bentpipe_units::Span;
 use clap::Args;
 use ipnet::IpNet;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
+use self::plan::{Ends, Place, address, plans, private_plan};
+use self::program::{PrivateEnds, Program, Terminator};
+use self::progress::{LOOK, Progress};
 use crate::control::{ControlSocket, RunningLinks};
 use crate::failure::Failure;
-use crate::link;
+use crate::scenario;
 
 /// Run a scenario between TUN devices in network namespaces, in real time
 ///
-/// Makes a device in each namespace that is named, moves packets between them as the
+/// With a program behind `--`, makes two namespaces, runs the program at the terminal's end
+/// of the link and ends with it, with its exit code; nobody needs to be root where ordinary
+/// users may make namespaces. The program finds the other end in BENTPIPE_GATEWAY_ADDRESS, and
+/// its namespace in BENTPIPE_GATEWAY_NETNS, for `nsenter --net=$BENTPIPE_GATEWAY_NETNS SERVER &`.
+///
+/// Otherwise makes a device in each namespace that is named, moves packets between them as the
 /// scenario says, and prints a certificate of punctuality at the end (SIGINT, SIGTERM
 /// or --duration), and on SIGUSR1 one of the time since the last. The devices vanish with
 /// the run.
 #[derive(Debug, Args)]
 pub struct Command {
-    /// The scenario, a TOML file
+    /// The scenario: a TOML file, or the name of one that comes with the program, like geo
     scenario: PathBuf,
+    /// A program for the terminal's end, like bash
+    #[arg(last = true, value_name = "COMMAND",
+          conflicts_with_all = ["terminal", "gateway", "link", "ground_gateway", "ground_server"])]
+    program: Vec<OsString>,
     /// The terminal's end of the satellite hop; the device is sat0 unless named
     #[arg(
         long,
         value_name = "NETNS[/DEV]",
-        required_unless_present = "link",
+        required_unless_present_any = ["link", "program"],
         requires = "gateway"
     )]
     terminal: Option<Place>,
@@ -59,16 +70,16 @@ pub struct Command {
     #[arg(long, value_name = "NETNS[/DEV]", requires = "ground_gateway")]
     ground_server: Option<Place>,
     /// An address of the terminal's device
-    #[arg(long, value_name = "CIDR")]
+    #[arg(long, value_name = "CIDR", value_parser = address)]
     terminal_address: Vec<IpNet>,
     /// An address of the gateway's device
-    #[arg(long, value_name = "CIDR")]
+    #[arg(long, value_name = "CIDR", value_parser = address)]
     gateway_address: Vec<IpNet>,
     /// An address of the gateway's device of the ground hop
-    #[arg(long, value_name = "CIDR", requires = "ground_gateway")]
+    #[arg(long, value_name = "CIDR", requires = "ground_gateway", value_parser = address)]
     ground_gateway_address: Vec<IpNet>,
     /// An address of the servers' device
-    #[arg(long, value_name = "CIDR", requires = "ground_server")]
+    #[arg(long, value_name = "CIDR", requires = "ground_server", value_parser = address)]
     ground_server_address: Vec<IpNet>,
     /// Largest packet, bytes
     #[arg(long, default_value_t = 1500,
@@ -104,81 +115,8 @@ pub struct Command {
     seed: Option<u64>,
 }
 
-/// Where one end of a hop is to be.
-#[derive(Debug, Clone)]
-struct Place {
-    namespace: String,
-    device: Option<String>,
-}
-
-impl FromStr for Place {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        // A path is a namespace's own name, as in /proc/1234/ns/net.
-        let (namespace, device) = match text.split_once('/') {
-            Some((namespace, device)) if !text.starts_with('/') => (namespace, Some(device)),
-            _ => (text, None),
-        };
-        if namespace.is_empty() {
-            return Err("a network namespace's name, or a path like /proc/PID/ns/net".into());
-        }
-        if let Some(device) = device {
-            tun::check_name(device).map_err(|error| error.to_string())?;
-        }
-        Ok(Self {
-            namespace: namespace.to_owned(),
-            device: device.map(str::to_owned),
-        })
-    }
-}
-
-/// A terminal's place and a gateway's, each with its addresses.
-#[derive(Debug, Clone)]
-struct Ends {
-    terminal: (Place, Vec<IpNet>),
-    gateway: (Place, Vec<IpNet>),
-}
-
-impl FromStr for Ends {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let end = |text: &str| {
-            let mut parts = text.split(',');
-            let place = parts.next().unwrap_or_default().parse()?;
-            let addresses = parts
-                .map(|part| {
-                    part.parse()
-                        .map_err(|_| format!("{part:?} is not an address like 10.0.0.1/30"))
-                })
-                .collect::<Result<_, String>>()?;
-            Ok::<_, String>((place, addresses))
-        };
-        let (terminal, gateway) = text
-            .split_once('=')
-            .ok_or("terminal and gateway with a \"=\" between them, like term1=gw/sat1")?;
-        Ok(Self {
-            terminal: end(terminal)?,
-            gateway: end(gateway)?,
-        })
-    }
-}
-
-impl Place {
-    fn open(&self, default: &str, mtu: u32, addresses: &[IpNet]) -> Result<End, Failure> {
-        let namespace = Namespace::open(&self.namespace).map_err(namespace_failure)?;
-        Ok(End {
-            namespace,
-            tun: TunSpec {
-                device: self.device.clone().unwrap_or_else(|| default.to_owned()),
-                mtu,
-                addresses: addresses.to_vec(),
-            },
-        })
-    }
-}
-
 pub fn run(command: &Command) -> Result<(), Failure> {
-    let scenario = link::load(&command.scenario)?;
+    let scenario = scenario::load(&command.scenario)?;
     // Before the run, so that a file that cannot be written costs no run.
     let create =
         |path: &PathBuf| std::fs::File::create(path).map_err(|error| Failure::file(path, error));
@@ -192,7 +130,18 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     if let Some(path) = &command.key_log {
         check_key_log(path)?;
     }
-    let plans = plans(command, &scenario)?;
+    // Before there is a second thread.
+    let ends = match command.program.is_empty() {
+        true => None,
+        false => Some(PrivateEnds::create()?),
+    };
+    let plans = match &ends {
+        Some(ends) => vec![private_plan(command, &scenario, ends)?],
+        None => plans(command, &scenario)?,
+    };
+    let addresses = plans
+        .first()
+        .map(|plan| [&plan.terminal, &plan.gateway].map(|end| end.tun.addresses.clone()));
     let socket = ControlSocket::bind(command.control.as_deref())?;
     let links = RunningLinks {
         scenario: scenario.name.clone(),
@@ -217,21 +166,55 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     }
 
     let control = emulator.control();
-    handle_signals(emulator.control())?;
     let socket = socket
         .map(|socket| socket.serve(emulator.control(), links))
         .transpose()?;
-    println!("ready: {}", scenario.name);
+    let mut output = Output::for_run(command);
+    writeln!(output, "ready: {}", scenario.name).context("standard output")?;
     if let Some(socket) = &socket {
-        println!("control: {}", socket.path().display());
+        writeln!(output, "control: {}", socket.path().display()).context("standard output")?;
     }
-    std::io::stdout().flush().context("standard output")?;
+    output.flush().context("standard output")?;
 
+    // A program that shares the emulator's processor waits for every packet to be through.
+    let divided = ends.as_ref().and_then(|_| Processors::divide());
+    let (own, others) = divided.unzip();
+    let program = match (&ends, &addresses) {
+        (Some(ends), Some([terminal, gateway])) => Some(Program::start(
+            ends,
+            others.as_ref(),
+            &command.program,
+            [terminal, gateway],
+        )?),
+        _ => None,
+    };
+    let (waiting, terminator) = match program {
+        Some((program, terminator)) => {
+            let control = control.clone();
+            let wait = move || {
+                let ended = program.wait();
+                control.stop();
+                ended
+            };
+            let thread = std::thread::Builder::new()
+                .name("program".into())
+                .spawn(wait);
+            (
+                Some(thread.context("cannot start a thread")?),
+                Some(Arc::new(terminator)),
+            )
+        }
+        None => (None, None),
+    };
+    handle_signals(control.clone(), terminator.clone())?;
     let duration = command.duration;
     let (done, ended) = mpsc::channel();
     std::thread::Builder::new()
         .name("emulator".into())
         .spawn(move || {
+            if let Some(Err(error)) = own.map(|own| own.keep_to()) {
+                tracing::warn!("lateness may suffer: a processor of its own: {error}");
+            }
             // The receiver waits until this is sent.
             let _ = done.send(emulator.run(duration));
         })
@@ -257,19 +240,70 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Some(fault) => certificate.spoilt(fault),
         None => certificate,
     };
-    print!("{certificate}");
+    write!(output, "{certificate}").context("standard output")?;
     if let Some(file) = certificate_file {
         write_json(&certificate, file).context("the certificate")?;
     }
-    match certificate.fault {
-        Some(fault) => Err(Failure::Runtime(anyhow!(fault))),
-        None => Ok(()),
+    let status = match (waiting, terminator) {
+        (Some(waiting), Some(terminator)) => {
+            terminator.terminate();
+            let joined = waiting.join();
+            Some(joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        }
+        _ => None,
+    };
+    if let Some(fault) = certificate.fault {
+        return Err(Failure::Runtime(anyhow!(fault)));
+    }
+    match status
+        .transpose()
+        .context("the program")?
+        .map(program::exit_code)
+    {
+        None | Some(0) => Ok(()),
+        Some(code) => {
+            // What is to be removed, is: the socket's file alone outlives a process.
+            drop(socket);
+            std::process::exit(code)
+        }
     }
 }
 
-/// SIGINT and SIGTERM end the run. SIGUSR1 prints a certificate of the time since the last
+/// Where a run's own lines go: standard output belongs to the program, where there is one.
+enum Output {
+    Standard(std::io::Stdout),
+    Error(std::io::Stderr),
+}
+
+impl Output {
+    fn for_run(command: &Command) -> Self {
+        if command.program.is_empty() {
+            Self::Standard(std::io::stdout())
+        } else {
+            Self::Error(std::io::stderr())
+        }
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Self::Standard(output) => output.write(bytes),
+            Self::Error(output) => output.write(bytes),
+        }
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        match self {
+            Self::Standard(output) => output.flush(),
+            Self::Error(output) => output.flush(),
+        }
+    }
+}
+
+/// SIGINT and SIGTERM end the run; where a program runs at the terminal's end, an interrupt is
+/// for it, and SIGTERM ends it first. SIGUSR1 prints a certificate of the time since the last
 /// one, as a line of JSON behind "interval ": so each of many measurements can have its own.
-fn handle_signals(control: ControlHandle) -> Result<(), Failure> {
+fn handle_signals(control: ControlHandle, program: Option<Arc<Terminator>>) -> Result<(), Failure> {
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGUSR1]).context("cannot wait for signals")?;
     std::thread::Builder::new()
@@ -277,7 +311,11 @@ fn handle_signals(control: ControlHandle) -> Result<(), Failure> {
         .spawn(move || {
             for signal in signals.forever() {
                 if signal != SIGUSR1 {
-                    control.stop();
+                    match &program {
+                        Some(program) if signal == SIGTERM => program.terminate(),
+                        Some(_) => {}
+                        None => control.stop(),
+                    }
                 } else if let Some(certificate) = control.interval_certificate() {
                     match serde_json::to_string(&certificate) {
                         Ok(json) => println!("interval {json}"),
@@ -322,165 +360,17 @@ fn scenario_directory(scenario: &Path) -> PathBuf {
     absolute.parent().map(Path::to_owned).unwrap_or_default()
 }
 
-fn plans(command: &Command, scenario: &Scenario) -> Result<Vec<LinkPlan>, Failure> {
-    let seed = command.seed.unwrap_or(scenario.seed);
-    let mtu = command.mtu;
-    let hop = |name: String, ends: &Ends, number| {
-        let end = |(place, addresses): &(Place, Vec<IpNet>)| place.open("sat0", mtu, addresses);
-        let new_address_at = new_addresses(command, scenario, ends)?;
-        Ok::<_, Failure>(LinkPlan {
-            name,
-            terminal: end(&ends.terminal)?,
-            gateway: end(&ends.gateway)?,
-            forward: scenario.forward.clone(),
-            r#return: scenario.r#return.clone(),
-            new_address_at,
-            seeds: Seeds::of_link(seed, number),
-        })
-    };
-    let mut plans = Vec::new();
-    if let (Some(terminal), Some(gateway)) = (&command.terminal, &command.gateway) {
-        let ends = Ends {
-            terminal: (terminal.clone(), command.terminal_address.clone()),
-            gateway: (gateway.clone(), command.gateway_address.clone()),
-        };
-        plans.push(hop("satellite".into(), &ends, 0)?);
-    }
-    for (number, ends) in (1..).zip(&command.link) {
-        plans.push(hop(format!("satellite-{number}"), ends, number)?);
-    }
-    if let (Some(gateway), Some(server)) = (&command.ground_gateway, &command.ground_server) {
-        let ground: DirectionSpec = scenario
-            .ground
-            .as_ref()
-            .ok_or_else(|| {
-                Failure::file(
-                    &command.scenario,
-                    "--ground-gateway and --ground-server need a [ground] table with a delay, like delay = \"40 ms\"",
-                )
-            })?
-            .direction();
-        plans.push(LinkPlan {
-            name: "ground".into(),
-            terminal: gateway.open("gnd0", mtu, &command.ground_gateway_address)?,
-            gateway: server.open("gnd0", mtu, &command.ground_server_address)?,
-            forward: ground.clone(),
-            r#return: ground,
-            new_address_at: Vec::new(),
-            seeds: Seeds::of_ground(seed, 0),
-        });
-    }
-    Ok(plans)
-}
-
-/// When the terminal gets new addresses, checked: there are such.
-fn new_addresses(
-    command: &Command,
-    scenario: &Scenario,
-    ends: &Ends,
-) -> Result<Vec<Span>, Failure> {
-    let switches = scenario.switch.iter().enumerate();
-    let mut own = ends.terminal.1.clone();
-    let mut moments = Vec::new();
-    for (number, switch) in switches.filter(|(_, switch)| switch.new_address) {
-        own = next_addresses(&own, &ends.gateway.1).map_err(|error| {
-            Failure::file(
-                &command.scenario,
-                format!("switch.{number}.new_address = true: {error}"),
-            )
-        })?;
-        moments.push(switch.at);
-    }
-    Ok(moments)
-}
-
-/// How often the run is looked at from outside.
-const LOOK: Duration = Duration::from_secs(1);
-
-/// The run as one line each second.
-#[derive(Default)]
-struct Progress {
-    seconds: u64,
-    /// Bytes delivered until the last line.
-    before: Vec<u64>,
-}
-
-impl Progress {
-    fn line(&mut self, statuses: &[DirectionStatus]) -> String {
-        self.seconds += LOOK.as_secs();
-        let directions = statuses.iter().enumerate().map(|(index, status)| {
-            let delivered = status.counters.delivered_bytes;
-            let before = self.before.get(index).copied().unwrap_or(0);
-            format!(
-                "{} {}: {:.3} Mbit/s, queue {} kB, dropped {}, late {:.0} us (p99)",
-                status.link,
-                status.direction,
-                (delivered - before) as f64 * 8e-6 / LOOK.as_secs_f64(),
-                status.queue_bytes / 1000,
-                status.counters.dropped.total(),
-                status.late_p99_us
-            )
-        });
-        let line = directions.collect::<Vec<_>>().join(" | ");
-        self.before = statuses
-            .iter()
-            .map(|status| status.counters.delivered_bytes)
-            .collect();
-        format!("{} s  {line}", self.seconds)
-    }
-}
-
 fn write_json(certificate: &Certificate, mut file: std::fs::File) -> anyhow::Result<()> {
     serde_json::to_writer_pretty(&mut file, certificate)?;
     writeln!(file)?;
     Ok(())
 }
 
-fn namespace_failure(error: NamespaceError) -> Failure {
-    Failure::Runtime(error.into())
-}
-
 fn emulator_failure(error: EmulatorError) -> Failure {
     match error {
-        EmulatorError::Tun(TunError::Name { .. }) => Failure::Configuration(error.to_string()),
+        EmulatorError::Tun(TunError::Name { .. }) | EmulatorError::Addresses(_) => {
+            Failure::Configuration(error.to_string())
+        }
         error => Failure::Runtime(error.into()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn place(text: &str) -> Result<(String, Option<String>), String> {
-        text.parse::<Place>()
-            .map(|place| (place.namespace, place.device))
-    }
-
-    #[test]
-    fn a_place_is_a_namespace_with_or_without_a_device() {
-        assert_eq!(place("gw"), Ok(("gw".into(), None)));
-        assert_eq!(place("gw/sat1"), Ok(("gw".into(), Some("sat1".into()))));
-        assert_eq!(
-            place("/proc/42/ns/net"),
-            Ok(("/proc/42/ns/net".into(), None))
-        );
-    }
-
-    #[test]
-    fn a_link_has_two_ends_with_their_addresses() {
-        let ends: Ends = "t1,10.0.0.1/30,fd00::1/64=gw/sat1".parse().unwrap();
-        assert_eq!(ends.terminal.0.namespace, "t1");
-        assert_eq!(ends.terminal.1.len(), 2);
-        assert_eq!(ends.gateway.0.device.as_deref(), Some("sat1"));
-        for text in ["t1", "t1=", "t1,10.0.0.1=gw", "=gw"] {
-            assert!(text.parse::<Ends>().is_err(), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn a_device_must_have_a_name_that_the_kernel_takes() {
-        for text in ["gw/", "gw/a b", "gw/longer-than-fifteen", "gw/..", ""] {
-            assert!(place(text).is_err(), "{text:?}");
-        }
     }
 }

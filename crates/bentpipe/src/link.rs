@@ -3,22 +3,23 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use bentpipe_link::Directions;
 use bentpipe_link::explain::Explanation;
-use bentpipe_link::{Directions, Scenario};
 use bentpipe_link_validate::{self as validate, Presets};
 use bentpipe_units::Bytes;
 use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::control::{self, Answer, Question};
-use crate::failure::{self, Failure};
+use crate::failure::Failure;
 use crate::link_set::ChangeRequest;
+use crate::scenario;
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Print ceilings, round-trip times, bandwidth-delay products and queues of a scenario
     Explain {
-        /// The scenario, a TOML file
+        /// The scenario: a TOML file, or the name of one that comes with the program, like geo
         scenario: PathBuf,
         /// As JSON, for programs
         #[arg(long)]
@@ -38,9 +39,16 @@ pub enum Command {
     ///   rate="10 Mbit/s"     a constant rate from now on
     ///   delay="100 ms"       a constant one-way delay
     ///   loss="1 %"           other losses, or a table as in a scenario
+    ///   queue="100 ms"       another queue, which takes over what waits as far as it
+    ///                        has room; one in time keeps its time when the rate changes
+    ///   jitter='{ up_to = "5 ms" }'
+    ///   reorder='{ chance = "1 %", by = "10 ms" }'
+    ///   duplicate="1 %", corrupt="1 %"
+    ///                        as in a scenario
     ///   outage="2 s"         nothing comes through for so long; also true or false
     ///   switch=SCENARIO      another scenario's satellite hop takes over: a file, or
-    ///                        the name of one that lies beside the running one
+    ///                        the name of one that lies beside the running one or
+    ///                        comes with the program
     ///   new_address=true     the terminal's next address; or addresses, as CIDR
     #[command(verbatim_doc_comment)]
     Set {
@@ -88,7 +96,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
             bytes,
             round_trips,
         } => {
-            let mut explanation = Explanation::of(&load(&scenario)?);
+            let mut explanation = Explanation::of(&scenario::load(&scenario)?);
             for payload in bytes {
                 explanation.add_bound(payload, round_trips);
             }
@@ -145,8 +153,8 @@ fn validate(scenarios: Option<&Path>, json: bool, output: Option<&Path>) -> Resu
     let presets = match scenarios {
         None => Presets::shipped(),
         Some(directory) => Presets {
-            kosek_geo: load(&directory.join("kosek-geo.toml"))?,
-            kosek_leo: load(&directory.join("kosek-leo.toml"))?,
+            kosek_geo: scenario::load(&directory.join("kosek-geo.toml"))?,
+            kosek_leo: scenario::load(&directory.join("kosek-leo.toml"))?,
         },
     };
     let claims = validate::claims(&presets);
@@ -179,26 +187,17 @@ fn directions() -> impl TypedValueParser<Value = Directions> {
     })
 }
 
-/// A scenario to switch to, resolved: a file, or a name beside the running scenario.
+/// A scenario to switch to, resolved: a file, or the name of one that lies beside the running
+/// scenario or comes with the program.
 fn resolved(control: Option<&Path>, name: &str) -> Result<String, Failure> {
     let mut path = PathBuf::from(name);
-    if !path.exists() && !name.contains(['/', '.']) {
+    if scenario::name(&path).is_some() {
         let answer = control::ask(control, &Question::Show)?;
         if let Answer::Shown { directory, .. } = answer {
-            path = directory.join(format!("{name}.toml"));
+            path = scenario::beside(&directory, name);
         }
     }
-    let scenario = load(&path)?;
+    let scenario = scenario::load(&path)?;
     toml::to_string(&scenario)
         .map_err(|error| Failure::file(&path, format!("cannot be written out: {error}")))
-}
-
-/// Reads and checks a scenario file, with the traces that it names.
-pub fn load(path: &Path) -> Result<Scenario, Failure> {
-    let beside = path.parent().unwrap_or(Path::new(""));
-    Scenario::parse_with(&failure::read(path)?, &mut |name| {
-        let file = beside.join(name);
-        std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))
-    })
-    .map_err(|error| Failure::file(path, error))
 }

@@ -268,7 +268,7 @@ mod tests {
             if path.extension().is_none_or(|extension| extension != "toml") {
                 continue;
             }
-            let scenario = crate::link::load(&path).unwrap();
+            let scenario = crate::scenario::load(&path).unwrap();
             let text = toml::to_string(&scenario).unwrap();
             assert!(
                 (text.len() as u64) < crate::control::LONGEST / 2,

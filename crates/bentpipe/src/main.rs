@@ -1,6 +1,7 @@
 //! `bentpipe`: the one binary. Each subcommand has a module of its name.
 
 mod failure;
+mod scenario;
 mod link;
 mod emulate;
 mod control;

@@ -352,3 +352,117 @@ fn a_missing_namespace_is_named_with_the_remedy() {
     ]);
     fails(command, 1, &["bptest-none", "ip netns add"]);
 }
+
+#[test]
+fn a_certificate_over_nothing_is_invalid() {
+    let Some(pair) = Pair::new() else { return };
+    let mut command = pair.command(&pair.scenario(""));
+    command.args(["--duration", "100 ms"]);
+    assert_eq!(Running::start(command).wait(), Some(0));
+    let certificate = pair.certificate();
+    assert_eq!(certificate["valid"], false);
+    let reason = certificate["reasons"][0].as_str().unwrap();
+    assert!(reason.contains("no packet"), "{reason}");
+}
+
+#[test]
+fn addresses_between_which_nothing_would_take_the_link_are_refused() {
+    let Some(pair) = Pair::new() else { return };
+    let scenario = pair.scenario("");
+    let addressed = |terminal: &str, gateway: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bentpipe"));
+        command.arg("emulate").arg(&scenario);
+        command.args(["--duration", "100 ms"]);
+        command.args(["--terminal", &pair.terminal, "--terminal-address", terminal]);
+        command.args(["--gateway", &pair.gateway, "--gateway-address", gateway]);
+        command
+    };
+    let same = addressed("10.199.0.1/24", "10.199.0.1/24");
+    fails(same, 2, &["both have the address 10.199.0.1"]);
+    let apart = addressed("10.199.0.1/24", "10.199.1.2/24");
+    fails(
+        apart,
+        2,
+        &["10.199.0.1/24", "10.199.1.2/24", "different networks"],
+    );
+    let bare = addressed("10.199.0.1", "10.199.0.2/24");
+    fails(bare, 2, &["10.199.0.1/24", "how large its network is"]);
+    let taken = pair.ip(
+        &pair.gateway,
+        &["address", "add", "10.199.0.1/32", "dev", "lo"],
+    );
+    assert!(taken.status.success());
+    let elsewhere = addressed("10.199.0.1/24", "10.199.0.2/24");
+    fails(
+        elsewhere,
+        1,
+        &["lo in", &pair.gateway, "10.199.0.1/32 already"],
+    );
+    assert!(!pair.has_device(&pair.terminal), "nothing is left behind");
+}
+
+/// `bentpipe emulate` with a program behind it, through `before`.
+fn with_program(before: &[&str], scenario: &str, line: &str) -> Output {
+    let bentpipe = [env!("CARGO_BIN_EXE_bentpipe"), "emulate", scenario];
+    let words: Vec<_> = before
+        .iter()
+        .copied()
+        .chain(bentpipe)
+        .chain(["--", "sh", "-c", line])
+        .collect();
+    Command::new(words[0]).args(&words[1..]).output().unwrap()
+}
+
+fn least_ms(output: &Output) -> f64 {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let times = text
+        .lines()
+        .filter_map(|line| line.split_once("time=")?.1.split(' ').next()?.parse().ok());
+    let least = times.fold(f64::INFINITY, f64::min);
+    assert!(least.is_finite(), "{output:?}");
+    least
+}
+
+const PING: &str = "ping -n -c 3 -i 0.05 -W 20 $BENTPIPE_GATEWAY_ADDRESS; exit 7";
+
+#[test]
+fn a_program_behind_a_presets_name_runs_at_the_terminals_end_of_it() {
+    let Some(_pair) = Pair::new() else { return };
+    let output = with_program(&[], "geo", PING);
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    assert!((500.0..600.0).contains(&least_ms(&output)));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("certificate: geo"), "{told}");
+    let other = "nsenter --net=$BENTPIPE_GATEWAY_NETNS ip -o -4 address show sat0";
+    let output = with_program(&[], "geo", other);
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.contains("10.98.0.2/24"), "{output:?}");
+}
+
+#[test]
+fn nobody_needs_to_be_root_for_it() {
+    let Some(_pair) = Pair::new() else { return };
+    // An ordinary user on a machine whose /dev/net/tun is for everybody, as Debian's is.
+    let ordinary = "mount -t tmpfs tmpfs /dev/net && mknod -m 0666 /dev/net/tun c 10 200 \
+        && exec setpriv --reuid 65534 --regid 65534 --clear-groups \"$@\"";
+    let before = ["unshare", "-m", "sh", "-c", ordinary, "sh"];
+    let output = with_program(&before, "starlink", PING);
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    assert!(least_ms(&output) > 20.0);
+}
+
+#[test]
+fn an_unknown_preset_is_told_the_nearest() {
+    let output = with_program(&[], "goe", "true");
+    assert_eq!(output.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(told.contains("nearest are geo, "), "{told}");
+}
+
+#[test]
+fn a_scenario_in_a_plans_place_is_told_apart() {
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/geo.toml");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bentpipe"));
+    command.args(["sim", scenario]);
+    fails(command, 2, &["this is a scenario", "bentpipe emulate"]);
+}

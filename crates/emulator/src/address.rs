@@ -1,8 +1,55 @@
-//! Addresses of a link's devices: the next free one of a network.
+//! Addresses of a link's devices: whether its ends reach each other, and the next free one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
+
+/// Why the ends of a link could not reach each other.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnreachableEnds {
+    /// Both have the same address.
+    #[error(
+        "terminal and gateway both have the address {0}: each would answer itself; give the gateway another one of its network"
+    )]
+    Same(IpNet),
+    /// They are in different networks.
+    #[error(
+        "{own} and the other end's {other} are in different networks: nothing sent to either would take the link; give both ends addresses of one network, like 10.0.0.1/24 and 10.0.0.2/24"
+    )]
+    Apart {
+        /// One end's.
+        own: IpNet,
+        /// The other's.
+        other: IpNet,
+    },
+}
+
+/// Checks that what the ends of a link send to each other takes the link. A single address
+/// (/32 or /128) is for whoever adds routes, and an end without addresses too.
+pub fn check_ends(terminal: &[IpNet], gateway: &[IpNet]) -> Result<(), UnreachableEnds> {
+    for own in terminal {
+        if gateway.iter().any(|other| other.addr() == own.addr()) {
+            return Err(UnreachableEnds::Same(*own));
+        }
+    }
+    for (here, there) in [(terminal, gateway), (gateway, terminal)] {
+        for own in here
+            .iter()
+            .filter(|own| own.prefix_len() < own.max_prefix_len())
+        {
+            let family = |other: &&IpNet| other.addr().is_ipv4() == own.addr().is_ipv4();
+            let others: Vec<_> = there.iter().filter(family).collect();
+            let reached = others.iter().any(|other| own.contains(&other.addr()));
+            if let (Some(other), false) = (others.first(), reached) {
+                return Err(UnreachableEnds::Apart {
+                    own: *own,
+                    other: **other,
+                });
+            }
+        }
+    }
+    Ok(())
+}
 
 /// Why there is no next address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -99,6 +146,36 @@ mod tests {
         }
         let none = next_addresses(&[], &nets(&["10.0.0.2/30"])).unwrap_err();
         assert!(none.to_string().contains("--terminal-address"), "{none}");
+    }
+
+    #[test]
+    fn ends_that_cannot_reach_each_other_are_told() {
+        let check = |terminal: &[&str], gateway: &[&str]| {
+            check_ends(&nets(terminal), &nets(gateway)).map_err(|error| error.to_string())
+        };
+        let same = check(&["10.0.0.1/24"], &["10.0.0.1/24"]).unwrap_err();
+        assert!(same.contains("both have the address 10.0.0.1/24"), "{same}");
+        let apart = check(&["10.0.0.1/24"], &["10.0.1.2/24"]).unwrap_err();
+        assert!(apart.contains("different networks"), "{apart}");
+        assert!(
+            check(
+                &["10.0.0.1/24", "fd00::1/64"],
+                &["10.0.0.2/24", "fd01::2/64"]
+            )
+            .is_err()
+        );
+        for (terminal, gateway) in [
+            (
+                &["10.0.0.1/24", "fd00::1/64"][..],
+                &["10.0.0.2/24", "fd00::2/64"][..],
+            ),
+            (&["10.0.0.1/32"], &["10.9.0.1/32"]),
+            (&["10.0.0.1/24", "10.1.0.1/32"], &["10.0.0.2/24"]),
+            (&["10.0.0.1/24"], &[]),
+            (&["10.0.0.1/24"], &["fd00::2/64"]),
+        ] {
+            assert_eq!(check(terminal, gateway), Ok(()), "{terminal:?} {gateway:?}");
+        }
     }
 
     #[test]

@@ -49,10 +49,40 @@ pub struct Machine {
     pub granted: Granted,
     /// How late it ended the emulator's sleeps.
     pub wake_us: Quantiles,
+    /// How busy the emulator's thread was.
+    #[serde(flatten)]
+    pub busy: Busy,
     /// Processor time that the hypervisor took for itself meanwhile, of all processors
     /// together and in steps of the system's clock tick.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stolen_ms: Option<u64>,
+}
+
+/// How busy the emulator's thread was, in parts of one processor.
+#[derive(Debug, Clone, Copy, Default, Serialize, JsonSchema)]
+pub struct Busy {
+    /// In the busiest second.
+    pub busiest_second: f64,
+    /// Where the kernel stops real-time threads for the rest of a second
+    /// (`sched_rt_runtime_us`); nothing where it does not, or the thread is none.
+    pub real_time_limit: Option<f64>,
+}
+
+impl Busy {
+    /// The least that is left below the limit.
+    const MARGIN: f64 = 0.03;
+
+    /// Why it is not to be trusted, if it is not.
+    pub(super) fn reason(&self) -> Option<String> {
+        let limit = self.real_time_limit?;
+        (self.busiest_second > limit - Self::MARGIN).then(|| {
+            format!(
+                "the emulator took {:.0} % of a processor in its busiest second, and the kernel stops real-time threads at {:.0} % (sched_rt_runtime_us): run fewer links or lower rates at once, or lift the limit with `sysctl kernel.sched_rt_runtime_us=-1`",
+                self.busiest_second * 100.0,
+                limit * 100.0
+            )
+        })
+    }
 }
 
 /// One link: two directions.
@@ -115,6 +145,10 @@ pub fn limit(rtt: Span) -> Span {
 /// Why a run over `links` is not to be trusted; nothing when it is.
 pub(super) fn reasons(limit_us: f64, links: &[LinkReport]) -> Vec<String> {
     let mut reasons = Vec::new();
+    let mut directions = links.iter().flat_map(|link| &link.directions);
+    if directions.all(|direction| direction.counters.entered == 0) {
+        reasons.push("no packet has come in: there is nothing to certify".to_owned());
+    }
     for link in links {
         for direction in &link.directions {
             let mut because =
@@ -253,8 +287,9 @@ impl fmt::Display for Certificate {
         }
         write!(
             out,
-            "machine: {}, sleeps end {} late (p50), {} (p99)",
+            "machine: {}, {:.0} % of a processor in the busiest second, sleeps end {} late (p50), {} (p99)",
             self.machine.granted,
+            self.machine.busy.busiest_second * 100.0,
             span(self.machine.wake_us.p50),
             span(self.machine.wake_us.p99)
         )?;
@@ -283,7 +318,11 @@ mod tests {
             name,
             from: "gw/sat0".into(),
             to: "term/sat0".into(),
-            counters: Counters::default(),
+            counters: Counters {
+                entered: 100,
+                delivered: 100,
+                ..Counters::default()
+            },
             held: 0,
             lateness_us: punctual(),
             unread_us: punctual(),
@@ -313,6 +352,48 @@ mod tests {
     #[test]
     fn a_punctual_run_has_nothing_against_it_whatever_its_worst_packet() {
         assert_eq!(reasons(1000.0, &links(|_| ())), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_second_that_the_kernel_may_have_cut_short_is_a_reason() {
+        let busy = |busiest_second, real_time_limit| Busy {
+            busiest_second,
+            real_time_limit,
+        };
+        assert_eq!(busy(0.90, Some(0.95)).reason(), None);
+        assert_eq!(busy(0.99, None).reason(), None);
+        let reason = busy(0.94, Some(0.95)).reason().unwrap();
+        assert!(
+            reason.contains("94 %") && reason.contains("sched_rt_runtime_us"),
+            "{reason}"
+        );
+    }
+
+    #[test]
+    fn the_schema_names_every_field_of_a_direction() {
+        let schema = schema();
+        let direction = &schema.get("$defs").unwrap()["DirectionReport"]["properties"];
+        let written = serde_json::to_value(direction_report()).unwrap();
+        for field in written.as_object().unwrap().keys() {
+            assert!(
+                direction.get(field).is_some(),
+                "{field} is not in {direction}"
+            );
+        }
+    }
+
+    fn direction_report() -> DirectionReport {
+        direction(DirectionName::Forward)
+    }
+
+    #[test]
+    fn nothing_is_certified_where_nothing_came_in() {
+        let mut links = links(|_| ());
+        links[0].directions[0].counters = Counters::default();
+        assert_eq!(reasons(1000.0, &links), Vec::<String>::new());
+        links[0].directions[1].counters = Counters::default();
+        let reasons = reasons(1000.0, &links);
+        assert!(reasons[0].contains("no packet"), "{reasons:?}");
     }
 
     #[test]

@@ -22,6 +22,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 
 use self::link::Link;
+use crate::address::UnreachableEnds;
 use crate::capture::Capture;
 use crate::control::ControlHandle;
 use crate::direction::DirectionId;
@@ -70,6 +71,9 @@ pub struct LinkPlan {
 /// Why links cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulatorError {
+    /// The two ends of a link could not reach each other.
+    #[error(transparent)]
+    Addresses(#[from] UnreachableEnds),
     /// A device cannot be had.
     #[error(transparent)]
     Tun(#[from] TunError),

@@ -24,7 +24,7 @@ mod packet_log;
 mod emulator;
 pub mod certificate;
 
-pub use address::{NoAddress, next_addresses};
+pub use address::{NoAddress, UnreachableEnds, next_addresses};
 pub use certificate::Certificate;
 pub use control::{ControlHandle, DirectionStatus, RunStatus, STATUS_SCHEMA, status_schema};
 pub use direction::DirectionName;

@@ -141,6 +141,47 @@ impl Load {
     }
 }
 
+/// The part of a processor that the loop takes in its busiest second: the kernel counts
+/// the time of real-time threads by seconds (`sched_rt_period_us`).
+#[derive(Debug)]
+pub(super) struct BusiestSecond {
+    since: Time,
+    used: Span,
+    share: f64,
+}
+
+impl BusiestSecond {
+    const SECOND: Span = Span::from_millis(1000);
+
+    /// From now on.
+    pub fn new(now: Time, used: Span) -> Self {
+        let share = 0.0;
+        Self {
+            since: now,
+            used,
+            share,
+        }
+    }
+
+    /// The loop has used so much processor time since it began.
+    pub fn learn(&mut self, now: Time, used: Span) {
+        let period = now.since(self.since);
+        if period < Self::SECOND {
+            return;
+        }
+        let busy = used.as_nanos().saturating_sub(self.used.as_nanos());
+        self.share = self
+            .share
+            .max(Span::from_nanos(busy).as_secs_f64() / period.as_secs_f64());
+        (self.since, self.used) = (now, used);
+    }
+
+    /// The largest share since this was last asked.
+    pub fn take(&mut self) -> f64 {
+        std::mem::take(&mut self.share)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,5 +271,16 @@ mod tests {
         assert_eq!(load.mode(margin), Mode::Batches, "half is not low");
         load.learn(at(25), Span::from_millis(13));
         assert_eq!(load.mode(margin), Mode::Prompt(margin));
+    }
+
+    #[test]
+    fn the_busiest_second_is_remembered_until_it_is_told() {
+        let at = |millis| Time::ZERO + Span::from_millis(millis);
+        let mut busiest = BusiestSecond::new(at(0), Span::ZERO);
+        busiest.learn(at(500), Span::from_millis(500));
+        busiest.learn(at(1000), Span::from_millis(900));
+        busiest.learn(at(2000), Span::from_millis(1000));
+        assert!((busiest.take() - 0.9).abs() < 1e-9);
+        assert!(busiest.take().abs() < 1e-9);
     }
 }

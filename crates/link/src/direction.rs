@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use bentpipe_units::Time;
+use bentpipe_units::{Rate, Span, Time};
 
 use crate::accounting::{Accounting, Drop};
 use crate::block::TransmitterGate;
@@ -14,8 +14,8 @@ use crate::packet::Packet;
 use crate::propagate::delay::PathDelay;
 use crate::propagate::propagation_delay::PropagationDelay;
 use crate::queue::Queue;
-use crate::random;
-use crate::spec::{Change, DirectionSpec, ScheduledChange};
+use crate::random::{self, Seed};
+use crate::spec::{Change, DirectionSpec, QueueSpec, ScheduledChange};
 use crate::transmit::Transmitter;
 
 /// One direction of a link. See the [crate] for the order of calls.
@@ -23,7 +23,7 @@ use crate::transmit::Transmitter;
 /// Moments passed to the `handle_`, `poll_` and `apply` methods must not decrease.
 #[derive(Debug)]
 pub struct Direction<P> {
-    seed: u64,
+    seed: Seed,
     stages: Stages<P>,
     propagation: PropagationDelay<P>,
     accounting: Accounting<P>,
@@ -35,6 +35,11 @@ pub struct Direction<P> {
 #[derive(Debug)]
 struct Stages<P> {
     cross: Vec<Source>,
+    /// As it was asked for: a limit in time is what that takes at the rate of the moment.
+    queue_spec: QueueSpec,
+    /// What the transmitter sends at best, and the round trip of this link.
+    ceiling: Rate,
+    round_trip: Span,
     queue: Queue<P>,
     transmitter: Transmitter<P>,
     gate: TransmitterGate,
@@ -68,8 +73,10 @@ enum Event {
 }
 
 impl<P: Packet> Direction<P> {
-    /// An idle direction. Equal `spec`, `seed` and arrivals give equal departures.
-    pub fn new(spec: &DirectionSpec, seed: u64) -> Self {
+    /// An idle direction. Equal `spec`, `seed` and arrivals give equal departures. A link's
+    /// two directions have their seeds from [`Seeds`](crate::Seeds).
+    pub fn new(spec: &DirectionSpec, seed: impl Into<Seed>) -> Self {
+        let seed = seed.into();
         Self {
             seed,
             stages: Stages::new(spec, seed),
@@ -241,13 +248,27 @@ impl<P: Packet> Direction<P> {
                 &mut self.accounting,
                 &stages.gate,
             );
+            stages.ceiling = rate;
+            let resolved = stages.queue_spec.resolved(rate, stages.round_trip);
+            stages.queue.set_limit(&resolved);
+        }
+        if let Some(queue) = change.queue {
+            let stages = &mut self.stages;
+            stages.queue_spec = queue;
+            let resolved = queue.resolved(stages.ceiling, stages.round_trip);
+            stages
+                .queue
+                .replace(at, &resolved, self.seed.own, &mut self.accounting);
         }
         if let Some(delay) = change.delay {
             self.stages.delay.set(delay);
         }
-        if let Some(loss) = &change.loss {
-            self.stages.impair.set_loss(loss, self.seed ^ at.as_nanos());
+        // What is changed draws other numbers than before.
+        let seed = self.seed.own ^ at.as_nanos();
+        if let Some(jitter) = change.jitter {
+            self.stages.delay.set_jitter(jitter, seed);
         }
+        self.stages.impair.change(change, seed);
         if let Some(outage) = change.outage {
             self.stages.impair.set_outage(at, outage);
         }
@@ -255,20 +276,21 @@ impl<P: Packet> Direction<P> {
 }
 
 impl<P: Packet> Stages<P> {
-    fn new(spec: &DirectionSpec, seed: u64) -> Self {
-        let mut queue = spec.queue;
-        // A scenario has done this with the round trip of the whole path.
-        let there_and_back = spec.delay.typical().span() + spec.delay.typical().span();
-        queue.resolve(spec.rate.ceiling(), there_and_back);
+    fn new(spec: &DirectionSpec, seed: Seed) -> Self {
+        let round_trip = spec.delay.typical().span() + spec.delay.typical().span();
+        let ceiling = spec.rate.ceiling();
         Self {
             cross: (0u32..)
                 .zip(&spec.cross)
-                .map(|(number, cross)| Source::new(*cross, number, seed))
+                .map(|(number, cross)| Source::new(*cross, number, seed.own))
                 .collect(),
-            queue: Queue::new(&queue, seed),
-            transmitter: Transmitter::new(&spec.rate, seed),
+            queue_spec: spec.queue,
+            ceiling,
+            round_trip,
+            queue: Queue::new(&spec.queue.resolved(ceiling, round_trip), seed.own),
+            transmitter: Transmitter::new(&spec.rate, seed.own),
             gate: TransmitterGate::new(spec),
-            impair: Impairments::new(spec, seed),
+            impair: Impairments::new(spec, seed.own),
             delay: PathDelay::new(spec, seed),
         }
     }

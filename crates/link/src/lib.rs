@@ -45,7 +45,7 @@ pub use counters::{Cause, Counters, Drops};
 pub use direction::{Departure, Direction, Dropped};
 pub use packet::{Packet, ip};
 pub use queue::Queue;
-pub use random::Seeds;
+pub use random::{Seed, Seeds};
 pub use scenario::ScenarioError;
 pub use spec::{Change, Directions, LinkChange, LinkOutage, Scenario, ScheduledChange};
 

@@ -1,6 +1,6 @@
 //! The queue before the transmitter: what it holds, and by which discipline.
 
-use bentpipe_units::Time;
+use bentpipe_units::{Bytes, Time};
 
 use crate::accounting::Accounting;
 use crate::aqm::codel::{CoDel, Signal};
@@ -53,6 +53,40 @@ impl<P: Packet> Queue<P> {
             admitted_bytes: 0,
             ours: 0,
         }
+    }
+
+    /// Another limit, and threshold, of the same discipline. What waits beyond it stays, and
+    /// one full packet always has room, however little it is in time at a low rate.
+    pub(crate) fn set_limit(&mut self, spec: &QueueSpec) {
+        const FULL_PACKET: Bytes = Bytes::new(1500);
+        self.limit = match spec.limit() {
+            QueueLimit::Bytes(bytes) => QueueLimit::Bytes(bytes.max(FULL_PACKET)),
+            limit => limit,
+        };
+        if let (Discipline::Marking(_, above), QueueSpec::Marking(spec)) =
+            (&mut self.discipline, spec)
+        {
+            *above = spec.above;
+        }
+    }
+
+    /// Another queue takes over what waits, as far as it has room.
+    pub(crate) fn replace(
+        &mut self,
+        now: Time,
+        spec: &QueueSpec,
+        seed: u64,
+        accounting: &mut Accounting<P>,
+    ) {
+        let mut next = Self::new(spec, seed);
+        while let Some(entry) = self.evict() {
+            if let Err((cause, entry)) = next.push(now, entry, accounting) {
+                accounting.drop(now, entry, cause);
+            }
+        }
+        // What was let in before counts once.
+        next.admitted_bytes = self.admitted_bytes;
+        *self = next;
     }
 
     /// Packets that wait, cross traffic included.

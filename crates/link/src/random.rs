@@ -13,9 +13,25 @@ use rand_chacha::ChaCha8Rng;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seeds {
     /// Gateway to terminal.
-    pub forward: u64,
+    pub forward: Seed,
     /// Terminal to gateway.
-    pub r#return: u64,
+    pub r#return: Seed,
+}
+
+/// What one direction draws from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seed {
+    /// For itself.
+    pub(crate) own: u64,
+    /// Together with the other direction of its link: what belongs to the satellite.
+    pub(crate) shared: u64,
+}
+
+/// A direction by itself, without another one.
+impl From<u64> for Seed {
+    fn from(own: u64) -> Self {
+        Self { own, shared: own }
+    }
 }
 
 impl Seeds {
@@ -30,10 +46,12 @@ impl Seeds {
     }
 
     fn numbered(run: u64, link: u64) -> Self {
-        let direction = |number: u64| run ^ number.wrapping_mul(GOLDEN);
+        let seed = |number: u64| run ^ number.wrapping_mul(GOLDEN);
+        let shared = seed(2 * link + 1);
+        let direction = |own| Seed { own, shared };
         Self {
-            forward: direction(2 * link + 1),
-            r#return: direction(2 * link + 2),
+            forward: direction(shared),
+            r#return: direction(seed(2 * link + 2)),
         }
     }
 }
@@ -42,7 +60,14 @@ impl Seeds {
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The seed of the link that takes over from one with `seed`.
-pub(crate) fn after_switch(seed: u64) -> u64 {
+pub(crate) fn after_switch(seed: Seed) -> Seed {
+    Seed {
+        own: mixed(seed.own),
+        shared: mixed(seed.shared),
+    }
+}
+
+fn mixed(seed: u64) -> u64 {
     // Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators": SplitMix64.
     let mut mixed = seed.wrapping_add(GOLDEN);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -88,9 +113,15 @@ mod tests {
         for run in [0, 1, u64::MAX] {
             let links = (0..100)
                 .flat_map(|number| [Seeds::of_link(run, number), Seeds::of_ground(run, number)]);
+            assert!(
+                links
+                    .clone()
+                    .all(|link| link.forward.shared == link.r#return.shared)
+            );
             let mut seeds: Vec<_> = links
                 .flat_map(|seeds| [seeds.forward, seeds.r#return])
                 .flat_map(|seed| [seed, after_switch(seed), after_switch(after_switch(seed))])
+                .map(|seed| seed.own)
                 .collect();
             let all = seeds.len();
             seeds.sort_unstable();

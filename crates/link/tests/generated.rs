@@ -72,7 +72,10 @@ fn obeys_the_laws(spec: &DirectionSpec, seed: u64, ecn: bool, arrivals: &[Arriva
         assert!(departure.at >= earliest, "not before its delay");
     }
     assert!(out.windows(2).all(|pair| pair[0].at <= pair[1].at));
-    let reorders = links(spec).iter().any(|link| link.reorder.is_some());
+    let reorders = links(spec).iter().any(|link| {
+        let mut changes = link.change.iter();
+        link.reorder.is_some() || changes.any(|planned| planned.change.reorder.is_some())
+    });
     if !reorders && !switches(spec) {
         let fair = matches!(spec.queue, QueueSpec::FqCoDel(_));
         for flow in 0..4 {
@@ -145,9 +148,18 @@ fn queued(spec: &DirectionSpec, seed: u64, arrivals: &[Arrival]) -> Vec<(usize, 
 
 fn keeps_its_limit(spec: &DirectionSpec, arrivals: &[Arrival]) {
     let links = links(spec);
-    // Which link is in force is not told, so the largest limit counts.
+    let changes = || links.iter().flat_map(|link| &link.change);
+    // Which link is in force is not told, so the largest limit counts, and of one in time
+    // the largest rate.
+    let rates = changes().filter_map(|planned| planned.change.rate);
+    let ceilings = links.iter().map(|link| link.rate.ceiling());
+    let ceiling = rates.chain(ceilings).max().unwrap();
     let most = |pick: &dyn Fn(QueueLimit) -> Option<u64>| {
-        let limits: Option<Vec<_>> = links.iter().map(|link| pick(link.queue.limit())).collect();
+        let changed = changes().filter_map(|planned| planned.change.queue);
+        let queues = links.iter().map(|link| link.queue).chain(changed);
+        let limits: Option<Vec<_>> = queues
+            .map(|queue| pick(queue.limit().resolved(ceiling, Span::ZERO)))
+            .collect();
         limits.and_then(|limits| limits.into_iter().max())
     };
     let packets = most(&|limit| match limit {

@@ -34,7 +34,7 @@ fn text_or_table_is_one_of_both_and_every_table_has_one_model() {
     for (name, short, models) in [
         ("RateSpec", "Rate", 5),
         ("DelaySpec", "OneWayDelay", 4),
-        ("LossSpec", "Probability", 5),
+        ("LossSpec", "Probability", 6),
         ("CorruptSpec", "Probability", 2),
         ("QueueSpec", "QueueLimit", 5),
     ] {
@@ -58,7 +58,21 @@ fn a_planned_change_is_one_flat_table_and_lists_are_lists() {
         .expect("it has fields")
         .keys()
         .collect();
-    assert_eq!(fields, ["at", "delay", "loss", "outage", "rate"]);
+    assert_eq!(
+        fields,
+        [
+            "at",
+            "corrupt",
+            "delay",
+            "duplicate",
+            "jitter",
+            "loss",
+            "outage",
+            "queue",
+            "rate",
+            "reorder"
+        ]
+    );
     assert_eq!(change["additionalProperties"], false);
     for (table, field) in [
         ("DirectionSpec", "outages"),

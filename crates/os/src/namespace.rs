@@ -1,13 +1,16 @@
-//! Network namespaces: find one, and do something inside it.
+//! Network namespaces: those that have a name, new ones without, and work inside them.
 
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::thread::LinkNameSpaceType;
+use rustix::thread::{CapabilitySet, LinkNameSpaceType, UnshareFlags};
+
+use crate::netlink::Netlink;
 
 /// Where `ip netns add` puts its names.
 const NAMED: &str = "/run/netns";
@@ -50,6 +53,14 @@ pub enum NamespaceError {
         /// The name that was asked for.
         name: String,
     },
+    /// A new one cannot be made.
+    #[error("cannot make a network namespace: {0}")]
+    Make(io::Error),
+    /// The system lets no ordinary user make namespaces.
+    #[error(
+        "this system does not let this user make namespaces ({0}): run as root, or allow it, as root, with `sysctl kernel.unprivileged_userns_clone=1` (Debian) or `sysctl kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu)"
+    )]
+    User(io::Error),
     /// Anything else.
     #[error("cannot enter the network namespace {name:?}: {source}")]
     Enter {
@@ -93,6 +104,37 @@ impl Namespace {
                 source,
             }),
         }
+    }
+
+    /// A new namespace, with its loopback device up and nothing else. `name` is for messages
+    /// only; the namespace goes with this value and the programs in it.
+    ///
+    /// # Errors
+    /// [`NamespaceError::Make`]; it needs CAP_SYS_ADMIN, see [`enter_user_namespace`].
+    pub fn create(name: &str) -> Result<Self, NamespaceError> {
+        let made = std::thread::scope(|scope| {
+            let inside = scope.spawn(|| -> io::Result<File> {
+                unshare(UnshareFlags::NEWNET)?;
+                let mut netlink = Netlink::open()?;
+                let loopback = netlink.device("lo")?.header.index;
+                netlink.set_up(loopback)?;
+                File::open("/proc/thread-self/ns/net")
+            });
+            inside
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        let file = made.map_err(NamespaceError::Make)?;
+        Ok(Self {
+            name: name.to_owned(),
+            path: format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()).into(),
+            file,
+        })
+    }
+
+    /// Where it is found: for `nsenter --net=PATH`, as long as this value lives.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The name it was opened by.
@@ -139,6 +181,35 @@ impl Namespace {
             }
         })
     }
+}
+
+/// Gives this process what making network namespaces needs: nothing more if it has it,
+/// otherwise a user namespace of its own, in which its user is root. To be called before the
+/// process has a second thread (unshare(2), CLONE_NEWUSER).
+///
+/// # Errors
+/// [`NamespaceError::User`] where the system does not allow it.
+pub fn enter_user_namespace() -> Result<(), NamespaceError> {
+    let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
+    if rustix::thread::capabilities(None).is_ok_and(|held| held.effective.contains(needed)) {
+        return Ok(());
+    }
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    let enter = || -> io::Result<()> {
+        unshare(UnshareFlags::NEWUSER)?;
+        // A group can be mapped by one who may no longer change groups (user_namespaces(7)).
+        std::fs::write("/proc/self/setgroups", "deny")?;
+        std::fs::write("/proc/self/uid_map", format!("0 {} 1", user.as_raw()))?;
+        std::fs::write("/proc/self/gid_map", format!("0 {} 1", group.as_raw()))
+    };
+    enter().map_err(NamespaceError::User)
+}
+
+fn unshare(what: UnshareFlags) -> io::Result<()> {
+    #[expect(unsafe_code, reason = "it is unsafe for CLONE_FILES alone")]
+    // SAFETY: file descriptors stay shared: no caller passes CLONE_FILES.
+    unsafe { rustix::thread::unshare_unsafe(what) }?;
+    Ok(())
 }
 
 impl fmt::Display for Namespace {

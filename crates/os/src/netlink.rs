@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
     NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
@@ -42,6 +42,23 @@ impl Netlink {
             Some(RouteNetlinkMessage::NewLink(device)) => Ok(device),
             _ => Err(io::Error::from(io::ErrorKind::InvalidData)),
         }
+    }
+
+    /// The name of the device of that index.
+    pub fn device_at(&mut self, index: u32) -> io::Result<String> {
+        let mut query = LinkMessage::default();
+        query.header.index = index;
+        let device = match self.ask(RouteNetlinkMessage::GetLink(query), NLM_F_REQUEST)? {
+            Some(RouteNetlinkMessage::NewLink(device)) => device,
+            _ => return Err(io::Error::from(io::ErrorKind::InvalidData)),
+        };
+        let mut attributes = device.attributes.into_iter();
+        attributes
+            .find_map(|attribute| match attribute {
+                LinkAttribute::IfName(name) => Some(name),
+                _ => None,
+            })
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
     }
 
     /// What has passed through the device since it was made.
@@ -83,6 +100,35 @@ impl Netlink {
         )
     }
 
+    /// Every address of the namespace, with the index of its device.
+    pub fn addresses(&mut self) -> io::Result<Vec<(u32, IpNet)>> {
+        let query = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        self.send(query, NLM_F_REQUEST | NLM_F_DUMP)?;
+        let mut found = Vec::new();
+        loop {
+            let (bytes, _) = self.socket.recv_from_full()?;
+            let mut rest = bytes.as_slice();
+            while !rest.is_empty() {
+                let message = parse(rest)?;
+                let length = usize::try_from(message.header.length).unwrap_or(usize::MAX);
+                rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+                if message.header.sequence_number != self.sequence {
+                    continue;
+                }
+                match message.payload {
+                    NetlinkPayload::Done(_) => return Ok(found),
+                    NetlinkPayload::Error(error) if error.code.is_some() => {
+                        return Err(error.to_io());
+                    }
+                    NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewAddress(address)) => {
+                        found.extend(address_in(&address).map(|it| (address.header.index, it)));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
     /// Removes an address.
     pub fn remove_address(&mut self, index: u32, address: IpNet) -> io::Result<()> {
         self.tell(
@@ -96,12 +142,7 @@ impl Netlink {
             .map(|_| ())
     }
 
-    /// Sends one request and takes its one answer; `None` is an acknowledgement.
-    fn ask(
-        &mut self,
-        request: RouteNetlinkMessage,
-        flags: u16,
-    ) -> io::Result<Option<RouteNetlinkMessage>> {
+    fn send(&mut self, request: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         self.sequence += 1;
         let mut header = NetlinkHeader::default();
         header.flags = flags;
@@ -111,10 +152,19 @@ impl Netlink {
         let mut bytes = vec![0; message.buffer_len()];
         message.serialize(&mut bytes);
         self.socket.send(&bytes, 0)?;
+        Ok(())
+    }
+
+    /// Sends one request and takes its one answer; `None` is an acknowledgement.
+    fn ask(
+        &mut self,
+        request: RouteNetlinkMessage,
+        flags: u16,
+    ) -> io::Result<Option<RouteNetlinkMessage>> {
+        self.send(request, flags)?;
         loop {
             let (answer, _) = self.socket.recv_from_full()?;
-            let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+            let answer = parse(&answer)?;
             if answer.header.sequence_number != self.sequence {
                 continue;
             }
@@ -125,6 +175,28 @@ impl Netlink {
             };
         }
     }
+}
+
+fn parse(bytes: &[u8]) -> io::Result<NetlinkMessage<RouteNetlinkMessage>> {
+    NetlinkMessage::deserialize(bytes)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
+}
+
+/// The address that a message of rtnetlink(7) is about.
+fn address_in(message: &AddressMessage) -> Option<IpNet> {
+    let address = |own: bool| {
+        message
+            .attributes
+            .iter()
+            .find_map(|attribute| match attribute {
+                AddressAttribute::Local(address) if own => Some(*address),
+                AddressAttribute::Address(address) if !own => Some(*address),
+                _ => None,
+            })
+    };
+    // IPv6 has no peer, and only the second kind.
+    let address = address(true).or_else(|| address(false))?;
+    IpNet::new(address, message.header.prefix_len).ok()
 }
 
 /// What rtnetlink(7) calls an address of a device.

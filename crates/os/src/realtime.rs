@@ -6,6 +6,7 @@ use std::num::NonZeroU64;
 
 use bentpipe_units::Span;
 use rustix::mm::MlockAllFlags;
+use rustix::thread::CpuSet;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -20,6 +21,10 @@ const PRIORITY: i32 = 60;
 pub struct Granted {
     /// It runs before every ordinary thread (`SCHED_FIFO`).
     pub fifo: bool,
+    /// The part of each second after which the kernel stops it all the same; nothing where
+    /// it does not.
+    #[serde(skip)]
+    pub real_time_limit: Option<f64>,
     /// Its memory is never swapped out.
     pub memory_locked: bool,
     /// No idle processor sleeps while packets flow (PM QoS).
@@ -67,6 +72,7 @@ impl Granted {
         }
         let granted = Self {
             fifo,
+            real_time_limit: fifo.then(real_time_limit).flatten(),
             memory_locked,
             processors_awake: awake.is_ok(),
             refused,
@@ -110,6 +116,41 @@ fn steal(stat: &str) -> Option<u64> {
     all.split_whitespace().nth(7)?.parse().ok()
 }
 
+/// Processors that a thread, and the programs that it starts, may run on.
+#[derive(Debug, Clone, Copy)]
+pub struct Processors(CpuSet);
+
+impl Processors {
+    /// Divides the processors that this process may use: one, drawn by its number, so that
+    /// several processes take several, and all others. Nothing where there is only one.
+    pub fn divide() -> Option<(Self, Self)> {
+        let allowed = rustix::thread::sched_getaffinity(None).ok()?;
+        let numbers: Vec<_> = (0..CpuSet::MAX_CPU)
+            .filter(|it| allowed.is_set(*it))
+            .collect();
+        let chosen = *numbers.get(usize::try_from(std::process::id()).ok()? % numbers.len())?;
+        let (mut one, mut others) = (CpuSet::new(), allowed);
+        one.set(chosen);
+        others.unset(chosen);
+        (others.count() > 0).then_some((Self(one), Self(others)))
+    }
+
+    /// Keeps the calling thread to them.
+    pub fn keep_to(&self) -> io::Result<()> {
+        Ok(rustix::thread::sched_setaffinity(None, &self.0)?)
+    }
+}
+
+/// The part of each period that real-time threads may have together (sched(7)).
+fn real_time_limit() -> Option<f64> {
+    let micros = |name| -> Option<f64> {
+        let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?;
+        text.trim().parse().ok()
+    };
+    let (runtime, period) = micros("sched_rt_runtime_us").zip(micros("sched_rt_period_us"))?;
+    (runtime >= 0.0 && runtime < period).then_some(runtime / period)
+}
+
 fn fifo() -> io::Result<()> {
     let parameters = libc::sched_param {
         sched_priority: PRIORITY,
@@ -134,5 +175,21 @@ mod tests {
         let stat = "cpu  1 2 3 4 5 6 7 8 9 10\ncpu0 0 0 0 0 0 0 0 0 0 0\n";
         assert_eq!(steal(stat), Some(8));
         assert_eq!(steal("cpu0 1 2 3\n"), None);
+    }
+
+    #[test]
+    fn one_processor_is_for_the_emulator_and_the_others_for_programs() {
+        let Some((one, others)) = Processors::divide() else {
+            return;
+        };
+        std::thread::scope(|scope| {
+            let inside = scope.spawn(|| {
+                one.keep_to().unwrap();
+                let mine = rustix::thread::sched_getaffinity(None).unwrap();
+                let shared = (0..CpuSet::MAX_CPU).any(|it| mine.is_set(it) && others.0.is_set(it));
+                (mine.count(), shared)
+            });
+            assert_eq!(inside.join().unwrap(), (1, false));
+        });
     }
 }

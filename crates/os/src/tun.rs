@@ -49,7 +49,7 @@ pub enum TunError {
     },
     /// There is a device of that name already.
     #[error(
-        "there is a device {device} in {namespace} already: remove it with `ip -n {namespace} link del {device}`, or name another one as {namespace}/NAME"
+        "there is a device {device} in {namespace} already, which is left as it is: give the link's device another name, like {namespace}/sat1"
     )]
     Taken {
         /// The device.
@@ -62,6 +62,20 @@ pub enum TunError {
     Name {
         /// The name that was asked for.
         device: String,
+    },
+    /// Another device of the namespace has the address, or the network.
+    #[error(
+        "{other} in {namespace} has {theirs} already, so packets for {ours} would not take the link: give the link addresses of a network of its own"
+    )]
+    AddressTaken {
+        /// The address of the link.
+        ours: IpNet,
+        /// What stands against it.
+        theirs: IpNet,
+        /// Whose it is.
+        other: String,
+        /// Their namespace.
+        namespace: String,
     },
     /// The address is refused.
     #[error("cannot add the address {address} to {device} in {namespace}: {source}")]
@@ -131,13 +145,18 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Makes the device inside `namespace` and takes it up.
-    pub fn create(namespace: &Namespace, spec: &TunSpec) -> Result<Self, TunError> {
+    /// Makes the device inside `namespace` and takes it up. `peers` are the addresses of the
+    /// other end of its link.
+    pub fn create(
+        namespace: &Namespace,
+        spec: &TunSpec,
+        peers: &[IpNet],
+    ) -> Result<Self, TunError> {
         check_name(&spec.device)?;
-        namespace.run(|| Self::create_here(namespace.name(), spec))?
+        namespace.run(|| Self::create_here(namespace.name(), spec, peers))?
     }
 
-    fn create_here(namespace: &str, spec: &TunSpec) -> Result<Self, TunError> {
+    fn create_here(namespace: &str, spec: &TunSpec, peers: &[IpNet]) -> Result<Self, TunError> {
         let system = |what| {
             let (device, namespace) = (spec.device.clone(), namespace.to_owned());
             move |source: io::Error| TunError::System {
@@ -155,6 +174,7 @@ impl Tun {
                 namespace: namespace.to_owned(),
             });
         }
+        Self::check_addresses(&mut netlink, namespace, spec, peers)?;
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -209,6 +229,35 @@ impl Tun {
             addresses: spec.addresses.clone(),
             dropped_before,
         })
+    }
+
+    /// Checks that no other device of the namespace takes packets that are for the link.
+    fn check_addresses(
+        netlink: &mut Netlink,
+        namespace: &str,
+        spec: &TunSpec,
+        peers: &[IpNet],
+    ) -> Result<(), TunError> {
+        let system = |source| TunError::System {
+            what: "find room for the addresses of",
+            device: spec.device.clone(),
+            namespace: namespace.to_owned(),
+            source,
+        };
+        for (index, theirs) in netlink.addresses().map_err(system)? {
+            let all = spec.addresses.iter().chain(peers);
+            let taken = all.copied().find(|ours| clash(*ours, theirs));
+            if let Some(ours) = taken {
+                let other = netlink.device_at(index).map_err(system)?;
+                return Err(TunError::AddressTaken {
+                    ours,
+                    theirs,
+                    other,
+                    namespace: namespace.to_owned(),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Takes what the namespace sends next into `buffer`, which has room for
@@ -307,6 +356,13 @@ fn offload(file: &File) -> Result<(), Errno> {
     }
 }
 
+/// Whether packets for `ours`, an address of either end of a link, go to a device that has
+/// `theirs`: it has that address, or its network has it and is not the larger one.
+fn clash(ours: IpNet, theirs: IpNet) -> bool {
+    ours.addr() == theirs.addr()
+        || (theirs.contains(&ours.addr()) && theirs.prefix_len() >= ours.prefix_len())
+}
+
 /// Makes `file` the device of that name: IP packets, each behind a virtio header.
 fn attach(file: &File, device: &str) -> Result<(), Errno> {
     #[expect(
@@ -346,6 +402,28 @@ fn quieten(device: &str) {
         let path = format!("/proc/sys/net/{}", setting.replace("{}", device));
         if let Err(error) = std::fs::write(&path, value) {
             tracing::debug!("{path}: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_or_network_of_another_device_clashes_and_a_larger_one_does_not() {
+        let cases = [
+            ("10.0.0.1/24", "10.0.0.1/32", true),
+            ("10.0.0.1/24", "10.0.0.9/24", true),
+            ("10.0.0.1/24", "10.0.0.9/28", true),
+            ("10.0.0.1/24", "10.0.0.2/8", false),
+            ("10.0.0.1/24", "10.0.1.1/24", false),
+            ("fd00::1/64", "fd00::9/64", true),
+            ("fd00::1/64", "10.0.0.1/24", false),
+        ];
+        for (ours, theirs, clashes) in cases {
+            let (ours, theirs) = (ours.parse().unwrap(), theirs.parse().unwrap());
+            assert_eq!(clash(ours, theirs), clashes, "{ours} {theirs}");
         }
     }
 }

@@ -338,7 +338,7 @@ struct Edge {
 }
 
 impl Edge {
-    fn new(spec: &DirectionSpec, seed: u64) -> Self {
+    fn new(spec: &DirectionSpec, seed: impl Into<bentpipe_link::Seed>) -> Self {
         Self {
             direction: Direction::new(spec, seed),
             due: None,

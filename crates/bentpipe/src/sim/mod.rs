@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use bentpipe_campaign::{execute, points, table, write_json};
 
 use crate::failure::{self, Failure};
+use crate::scenario;
 
 /// Run transports over a satellite in virtual time
 #[derive(Debug, clap::Args)]
@@ -51,8 +52,14 @@ pub fn run(command: Command) -> Result<(), Failure> {
 /// Runs a plan with all points of its sweep.
 fn study(path: &Path, out: &Path) -> Result<(), Failure> {
     let beside = path.parent().unwrap_or(Path::new(""));
-    let points =
-        points(&failure::read(path)?, beside).map_err(|problem| Failure::file(path, problem))?;
+    let text = failure::read(path)?;
+    if scenario::looks_like_one(&text) {
+        return Err(Failure::file(
+            path,
+            "this is a scenario, and sim takes a plan, which names scenarios and what crosses them (campaigns/ has some); `bentpipe link explain` says what a scenario amounts to, `bentpipe emulate` runs it",
+        ));
+    }
+    let points = points(&text, beside).map_err(|problem| Failure::file(path, problem))?;
     write_json(&out.join("resolved.json"), &points)?;
     let lines = execute::execute(&points, out)?;
     println!("{}", table::heading());

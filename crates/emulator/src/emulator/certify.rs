@@ -5,10 +5,11 @@ use bentpipe_units::{Span, Time};
 use super::Emulator;
 use super::direction_state::Window;
 use super::link::Transfer;
-use crate::certificate::{self, Certificate, LinkReport, Machine, Quantiles};
+use crate::certificate::{self, Busy, Certificate, LinkReport, Machine, Quantiles};
 use crate::control::DirectionStatus;
 use crate::direction::{DirectionId, DirectionName};
 use crate::lateness::Distribution;
+use crate::pace::BusiestSecond;
 use bentpipe_os::realtime::{self, Granted};
 
 /// What belongs to the machine in the current interval.
@@ -16,6 +17,23 @@ pub(super) struct MachineInterval {
     pub since: Time,
     pub stolen_before: Option<Span>,
     pub wakes: Distribution,
+    pub busiest: BusiestSecond,
+}
+
+/// What belonged to the machine in the intervals before.
+pub(super) struct Before {
+    pub wakes: Distribution,
+    pub busiest_second: f64,
+}
+
+impl Before {
+    /// Takes over what the interval has so far; gives the share of its busiest second.
+    pub fn absorb(&mut self, interval: &mut MachineInterval) -> f64 {
+        self.wakes.absorb(&mut interval.wakes);
+        let busiest = interval.busiest.take();
+        self.busiest_second = self.busiest_second.max(busiest);
+        busiest
+    }
 }
 
 /// The part of a run that a certificate is for.
@@ -23,6 +41,7 @@ pub(super) struct Period {
     pub since: Time,
     pub until: Time,
     pub wakes: Quantiles,
+    pub busy: Busy,
     pub stolen: Option<Span>,
     pub fault: Option<String>,
 }
@@ -78,6 +97,7 @@ impl Emulator {
             .collect();
         let limit_us = self.limit.as_secs_f64() * 1e6;
         let mut reasons = certificate::reasons(limit_us, &links);
+        reasons.extend(period.busy.reason());
         reasons.extend(self.doubts.iter().cloned());
         reasons.extend(period.fault.clone());
         let changes_before = match window {
@@ -95,6 +115,7 @@ impl Emulator {
             machine: Machine {
                 granted: granted.clone(),
                 wake_us: period.wakes,
+                busy: period.busy,
                 stolen_ms: period.stolen.map(|stolen| stolen.as_nanos() / 1_000_000),
             },
             links,

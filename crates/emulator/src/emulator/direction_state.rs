@@ -1,7 +1,7 @@
 //! One direction of a link that runs: the model, and what became of its packets.
 
 use bentpipe_link::spec::DirectionSpec;
-use bentpipe_link::{Counters, Direction};
+use bentpipe_link::{Counters, Direction, Seed};
 use bentpipe_units::Span;
 use rustix::io::Errno;
 
@@ -74,7 +74,7 @@ impl WindowedDistribution {
 }
 
 impl DirectionState {
-    pub fn new(spec: &DirectionSpec, seed: u64) -> Self {
+    pub fn new(spec: &DirectionSpec, seed: impl Into<Seed>) -> Self {
         Self {
             model: Direction::new(spec, seed),
             lateness: WindowedDistribution::new(),

@@ -7,14 +7,14 @@ use rustix::event::Timespec;
 use rustix::event::epoll;
 use rustix::io::Errno;
 
-use super::certify::{MachineInterval, Period, stolen_since};
+use super::certify::{Before, MachineInterval, Period, stolen_since};
 use super::direction_state::Window;
 use super::{CONTROL, Emulator, EmulatorError};
-use crate::certificate::Certificate;
+use crate::certificate::{Busy, Certificate};
 use crate::control::Request;
 use crate::direction::DirectionId;
 use crate::lateness::Distribution;
-use crate::pace::{self, Load, Margin, Step};
+use crate::pace::{self, BusiestSecond, Load, Margin, Step};
 use bentpipe_os::realtime::{self, Granted};
 
 /// A call that sleeps takes longer than this; one that does not, less.
@@ -42,11 +42,15 @@ impl Emulator {
             since: Time::ZERO,
             stolen_before,
             wakes: Distribution::new(),
+            busiest: BusiestSecond::new(Time::ZERO, processor_time()),
         };
         let clock = Clock(Instant::now());
         self.log.begin();
         let end = duration.map(|duration| Time::ZERO + duration);
-        let mut wakes = Distribution::new();
+        let mut before = Before {
+            wakes: Distribution::new(),
+            busiest_second: 0.0,
+        };
         let mut margin = Margin::default();
         let mut load = Load::new(Time::ZERO, processor_time());
         let mut events = Vec::with_capacity(8);
@@ -89,7 +93,9 @@ impl Emulator {
             let asleep = matches!(step, Step::Sleep(_) | Step::Wait) && woke.since(now) > SLEPT;
             let since = if asleep { woke } else { attended };
             if load.wants(woke) {
-                load.learn(woke, processor_time());
+                let used = processor_time();
+                load.learn(woke, used);
+                interval.busiest.learn(woke, used);
             }
             if let (Step::Sleep(span), true) = (step, events.is_empty()) {
                 let late = woke.since(now + span);
@@ -100,7 +106,7 @@ impl Emulator {
             for event in &events {
                 let mark = event.data.u64();
                 if mark == CONTROL {
-                    if self.answer(&clock, &granted, &mut interval, &mut wakes) {
+                    if self.answer(&clock, &granted, &mut interval, &mut before) {
                         break 'run;
                     }
                     continue;
@@ -120,11 +126,15 @@ impl Emulator {
         }
         self.record_drops();
         self.end_interval();
-        wakes.absorb(&mut interval.wakes);
+        before.absorb(&mut interval);
         let period = Period {
             since: Time::ZERO,
             until: clock.now(),
-            wakes: wakes.quantiles(),
+            wakes: before.wakes.quantiles(),
+            busy: Busy {
+                busiest_second: before.busiest_second,
+                real_time_limit: granted.real_time_limit,
+            },
             stolen: stolen_since(stolen_before),
             fault,
         };
@@ -151,7 +161,7 @@ impl Emulator {
         clock: &Clock,
         granted: &Granted,
         interval: &mut MachineInterval,
-        wakes: &mut Distribution,
+        before: &mut Before,
     ) -> bool {
         for request in self.control.take() {
             // Whoever has asked may have gone since: sending may fail.
@@ -167,16 +177,21 @@ impl Emulator {
                     let _ = sender.send(self.changes.clone());
                 }
                 Request::Interval(sender) => {
+                    let wakes = interval.wakes.quantiles();
+                    let busiest_second = before.absorb(interval);
                     let period = Period {
                         since: interval.since,
                         until: clock.now(),
-                        wakes: interval.wakes.quantiles(),
+                        wakes,
+                        busy: Busy {
+                            busiest_second,
+                            real_time_limit: granted.real_time_limit,
+                        },
                         stolen: stolen_since(interval.stolen_before),
                         fault: None,
                     };
                     interval.since = period.until;
                     interval.stolen_before = realtime::stolen();
-                    wakes.absorb(&mut interval.wakes);
                     let _ = sender.send(self.certify(Window::Interval, granted, period));
                     self.end_interval();
                 }

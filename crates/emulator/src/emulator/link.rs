@@ -3,7 +3,8 @@
 use bentpipe_os::tun::Tun;
 
 use super::direction_state::DirectionState;
-use super::{EmulatorError, LinkPlan};
+use super::{EmulatorError, End, LinkPlan};
+use crate::address;
 use crate::direction::DirectionName;
 
 /// Two devices and what moves packets between them.
@@ -29,12 +30,14 @@ pub(super) struct Transfer<'a> {
 impl Link {
     /// Makes both devices.
     pub fn create(plan: &LinkPlan) -> Result<Self, EmulatorError> {
-        let device = |end: &super::End| Tun::create(&end.namespace, &end.tun);
+        address::check_ends(&plan.terminal.tun.addresses, &plan.gateway.tun.addresses)?;
+        let device =
+            |end: &End, other: &End| Tun::create(&end.namespace, &end.tun, &other.tun.addresses);
         let mtu = plan.gateway.tun.mtu.max(plan.terminal.tun.mtu);
         Ok(Self {
             name: plan.name.clone(),
-            gateway: device(&plan.gateway)?,
-            terminal: device(&plan.terminal)?,
+            gateway: device(&plan.gateway, &plan.terminal)?,
+            terminal: device(&plan.terminal, &plan.gateway)?,
             forward: DirectionState::new(&plan.forward, plan.seeds.forward),
             r#return: DirectionState::new(&plan.r#return, plan.seeds.r#return),
             mtu: mtu as usize,

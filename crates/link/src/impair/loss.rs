@@ -16,6 +16,10 @@ pub struct Losses(Model);
 #[derive(Debug)]
 enum Model {
     Chance(Chance),
+    Fragmented {
+        chance: Chance,
+        fragments: u32,
+    },
     GilbertElliott {
         spec: GilbertElliott,
         bad: bool,
@@ -37,6 +41,10 @@ impl Losses {
         Self(match spec {
             LossSpec::Bernoulli(chance) => Model::Chance(Chance::new(*chance, seed, Stage::Loss)),
             LossSpec::Bounded(spec) => Model::Chance(Chance::bounded(*spec, seed, Stage::Loss)),
+            LossSpec::Fragmented(spec) => Model::Fragmented {
+                chance: Chance::new(spec.chance, seed, Stage::Loss),
+                fragments: spec.fragments,
+            },
             LossSpec::GilbertElliott(spec) => {
                 let mut random = random::stream(seed, Stage::Loss);
                 // It begins as it goes on: in the bad state as often as it is bad.
@@ -63,6 +71,10 @@ impl Losses {
     pub fn loses(&mut self) -> bool {
         match &mut self.0 {
             Model::Chance(chance) => chance.happens(),
+            // Each is drawn, as each is sent: one does not know of the other.
+            Model::Fragmented { chance, fragments } => {
+                (0..*fragments).fold(false, |lost, _| chance.happens() || lost)
+            }
             Model::GilbertElliott { spec, bad, random } => {
                 let loss = if *bad { spec.loss_bad } else { spec.loss_good };
                 let lost = random.random::<f64>() < loss.as_f64();

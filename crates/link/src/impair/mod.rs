@@ -14,7 +14,7 @@ use crate::accounting::Accounting;
 use crate::counters::Cause;
 use crate::entry::{Entry, Load, Sent};
 use crate::packet::Packet;
-use crate::spec::{DirectionSpec, LinkOutage, LossPer, LossSpec};
+use crate::spec::{Change, DirectionSpec, LinkOutage, LossPer};
 use corrupt::{Corruption, Damage};
 use duplicate::Duplication;
 use loss::Losses;
@@ -58,9 +58,20 @@ impl Impairments {
         }
     }
 
-    /// Other losses from now on.
-    pub(crate) fn set_loss(&mut self, spec: &LossSpec, seed: u64) {
-        self.losses = Losses::new(spec, seed);
+    /// Others from now on, where the change has any.
+    pub(crate) fn change(&mut self, change: &Change, seed: u64) {
+        if let Some(loss) = &change.loss {
+            self.losses = Losses::new(loss, seed);
+        }
+        if let Some(corrupt) = change.corrupt {
+            self.corruption = Corruption::new(corrupt, seed);
+        }
+        if let Some(chance) = change.duplicate {
+            self.duplication = Duplication::new(chance, seed);
+        }
+        if let Some(reorder) = change.reorder {
+            self.reordering = Some(Reordering::new(reorder, seed));
+        }
     }
 
     /// An outage from `at` on, or the end of one.

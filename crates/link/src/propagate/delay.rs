@@ -7,8 +7,8 @@ use rand::Rng;
 
 use super::jitter::Jitter;
 use super::reconfiguration::ReconfigurationDelay;
-use crate::random::{self, Stage};
-use crate::spec::{DelaySpec, DirectionSpec, Relay, Trace};
+use crate::random::{self, Seed, Stage};
+use crate::spec::{self, DelaySpec, DirectionSpec, Relay, Trace};
 use crate::ticks::Ticks;
 
 /// What a packet needs from one antenna to the other.
@@ -36,25 +36,30 @@ struct Relayed {
 }
 
 impl PathDelay {
-    pub fn new(spec: &DirectionSpec, seed: u64) -> Self {
+    pub fn new(spec: &DirectionSpec, seed: Seed) -> Self {
         Self {
             model: match &spec.delay {
                 DelaySpec::Constant(delay) => Model::Constant(*delay),
                 DelaySpec::Trace(trace) => Model::Trace(Arc::clone(trace)),
-                DelaySpec::Relay(legs) => Model::Relay(Relayed::new(*legs, seed)),
+                DelaySpec::Relay(legs) => Model::Relay(Relayed::new(*legs, seed.own)),
                 // A scenario's orbits are traces by now; this is what they add to.
                 DelaySpec::Orbit(orbit) => Model::Constant(OneWayDelay::new(orbit.extra)),
             },
             reconfiguration: spec
                 .reconfigure
-                .and_then(|reconfigure| ReconfigurationDelay::new(reconfigure, seed)),
-            jitter: spec.jitter.map(|jitter| Jitter::new(jitter, seed)),
+                .and_then(|reconfigure| ReconfigurationDelay::new(reconfigure, seed.shared)),
+            jitter: spec.jitter.map(|jitter| Jitter::new(jitter, seed.own)),
         }
     }
 
     /// A constant delay from now on.
     pub fn set(&mut self, delay: OneWayDelay) {
         self.model = Model::Constant(delay);
+    }
+
+    /// Another delay variation from now on.
+    pub fn set_jitter(&mut self, spec: spec::Jitter, seed: u64) {
+        self.jitter = Some(Jitter::new(spec, seed));
     }
 
     /// When something arrives that left at `left`.

@@ -7,7 +7,8 @@ use rand_chacha::ChaCha8Rng;
 use crate::random::{self, Stage};
 use crate::spec::Reconfigure;
 
-/// Another delay after each change of satellite. The draws belong to the change's number,
+/// Another delay after each change of satellite, the same for both directions of a link, which
+/// one satellite serves. The draws belong to the change's number,
 /// so any moment can be asked for in any order.
 #[derive(Debug)]
 pub(crate) struct ReconfigurationDelay {

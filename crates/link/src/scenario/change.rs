@@ -50,6 +50,15 @@ impl Change {
         if let Some(loss) = &mut self.loss {
             loss.resolve(&format!("{field}.loss"), files)?;
         }
+        if let Some(jitter) = &self.jitter {
+            jitter.check(&format!("{field}.jitter"))?;
+        }
+        if let Some(corrupt) = &self.corrupt {
+            corrupt.check(&format!("{field}.corrupt"))?;
+        }
+        if let Some(queue) = &self.queue {
+            queue.check(&format!("{field}.queue"))?;
+        }
         Ok(())
     }
 }

@@ -50,8 +50,11 @@ impl DirectionSpec {
         self.loss.resolve(&format!("{table}.loss"), files)?;
         self.corrupt.check(&format!("{table}.corrupt"))?;
         self.check_loss_unit(table)?;
-        self.queue.resolve(self.rate.ceiling(), rtt);
-        self.queue.check(&format!("{table}.queue"))?;
+        let ceiling = self.rate.ceiling();
+        self.queue = self.queue.without_products(ceiling, rtt);
+        self.queue
+            .resolved(ceiling, rtt)
+            .check(&format!("{table}.queue"))?;
         for (number, outage) in self.outages.iter().enumerate() {
             outage.check(&format!("{table}.outages.{number}"))?;
         }

@@ -27,6 +27,12 @@ impl LossSpec {
         match self {
             Self::Bernoulli(_) => Ok(()),
             Self::Bounded(bounded) => bounded.check(field),
+            Self::Fragmented(fragmented) if !(1..=64).contains(&fragmented.fragments) => wrong(
+                "fragmented.fragments",
+                &fragmented.fragments.to_string(),
+                "not between 1 and 64; a BBFRAME in Ethernet frames is 2 to 6",
+            ),
+            Self::Fragmented(_) => Ok(()),
             Self::GilbertElliott(model) => {
                 if model.to_bad.as_f64() + model.to_good.as_f64() > 0.0 {
                     Ok(())

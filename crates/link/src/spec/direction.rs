@@ -74,9 +74,26 @@ pub struct Change {
     /// A constant delay from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<OneWayDelay>,
+    /// Another delay variation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<Jitter>,
     /// Other losses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<LossSpec>,
+    /// Other damage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corrupt: Option<CorruptSpec>,
+    /// Another chance of a packet to come out twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duplicate: Option<Probability>,
+    /// Other packets that are overtaken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<Reorder>,
+    /// Another queue, which takes over what waits as far as it has room. A limit in time is
+    /// what that takes at the rate of the moment, one in bandwidth-delay products is of the
+    /// link's own round trip.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueSpec>,
     /// `true`: everything is lost from now on; `false`: no longer; a time: lost for so long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outage: Option<LinkOutage>,
@@ -125,9 +142,24 @@ struct FlatChange {
     /// A constant delay from then on.
     #[serde(default)]
     delay: Option<OneWayDelay>,
+    /// Another delay variation.
+    #[serde(default)]
+    jitter: Option<Jitter>,
     /// Other losses.
     #[serde(default)]
     loss: Option<LossSpec>,
+    /// Other damage.
+    #[serde(default)]
+    corrupt: Option<CorruptSpec>,
+    /// Another chance of a packet to come out twice.
+    #[serde(default)]
+    duplicate: Option<Probability>,
+    /// Other packets that are overtaken.
+    #[serde(default)]
+    reorder: Option<Reorder>,
+    /// Another queue, which takes over what waits as far as it has room.
+    #[serde(default)]
+    queue: Option<QueueSpec>,
     /// `true`: everything is lost from then on; `false`: no longer; a time: lost for so long.
     #[serde(default)]
     outage: Option<LinkOutage>,
@@ -140,7 +172,12 @@ impl From<FlatChange> for ScheduledChange {
             change: Change {
                 rate: flat.rate,
                 delay: flat.delay,
+                jitter: flat.jitter,
                 loss: flat.loss,
+                corrupt: flat.corrupt,
+                duplicate: flat.duplicate,
+                reorder: flat.reorder,
+                queue: flat.queue,
                 outage: flat.outage,
                 link: None,
             },

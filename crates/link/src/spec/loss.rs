@@ -18,6 +18,8 @@ pub enum LossSpec {
     Bernoulli(Probability),
     /// Independent, but only so many in a row.
     Bounded(Bounded),
+    /// Independent, for each of the fragments that it crosses a lossy hop in.
+    Fragmented(Fragmented),
     /// Two states, each with a chance of its own (Gilbert 1960, Elliott 1963).
     GilbertElliott(GilbertElliott),
     /// So many in a row out of every so many.
@@ -29,7 +31,7 @@ pub enum LossSpec {
 text_or_table!(
     LossSpec,
     Bernoulli,
-    "a probability like \"0.1 %\" or a table: bounded, gilbert-elliott, periodic or trace"
+    "a probability like \"0.1 %\" or a table: bounded, fragmented, gilbert-elliott, periodic or trace"
 );
 
 /// What the losses count.
@@ -77,6 +79,26 @@ impl Bounded {
             self.max_burst.into()
         };
         run / (run + 1.0)
+    }
+}
+
+/// Independent losses of the fragments that each packet or frame crosses a hop in: it is lost
+/// with any of them, with a chance of `1 - (1 - chance)^fragments`. So netem loses what
+/// OpenSAND sends between its hosts: a BBFRAME is longer than an Ethernet frame, and IP cuts it
+/// in two.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Fragmented {
+    /// The chance of each fragment.
+    pub chance: Probability,
+    /// Fragments of each packet or frame.
+    pub fragments: u32,
+}
+
+impl Fragmented {
+    /// The share that is lost in the long run.
+    pub fn mean(&self) -> f64 {
+        1.0 - (1.0 - self.chance.as_f64()).powf(self.fragments.into())
     }
 }
 
@@ -141,6 +163,7 @@ impl LossSpec {
         match self {
             Self::Bernoulli(chance) => chance.as_f64(),
             Self::Bounded(bounded) => bounded.mean(),
+            Self::Fragmented(fragmented) => fragmented.mean(),
             Self::GilbertElliott(model) => {
                 let (p, r) = (model.to_bad.as_f64(), model.to_good.as_f64());
                 (p * model.loss_bad.as_f64() + r * model.loss_good.as_f64()) / (p + r)

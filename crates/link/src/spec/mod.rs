@@ -34,7 +34,7 @@ pub use dvb_rcs2::DvbRcs2;
 pub use dvb_s2::{Acm, DvbS2, Prefer};
 pub use link_change::{Directions, LinkChange};
 pub use link_outage::LinkOutage;
-pub use loss::{Bounded, GilbertElliott, LossPer, LossSpec, LossTrace, Periodic};
+pub use loss::{Bounded, Fragmented, GilbertElliott, LossPer, LossSpec, LossTrace, Periodic};
 pub use orbit::{Constellation, GroundPoint, OrbitSpec, Walker};
 pub use outage::{Outage, OutagePackets};
 pub use queue::{CoDelSpec, FqCoDelSpec, MarkingSpec, PieSpec, QueueLimit, QueueSpec};

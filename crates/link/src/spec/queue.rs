@@ -241,23 +241,32 @@ impl QueueSpec {
         }
     }
 
-    fn limit_mut(&mut self) -> &mut QueueLimit {
-        match self {
-            Self::DropTail(limit) => limit,
-            Self::Marking(spec) => &mut spec.limit,
-            Self::CoDel(spec) => &mut spec.limit,
-            Self::FqCoDel(spec) => &mut spec.limit,
-            Self::Pie(spec) => &mut spec.limit,
+    /// The same with each limit, and threshold, as `with` makes it.
+    fn map(mut self, with: impl Fn(QueueLimit) -> QueueLimit) -> Self {
+        match &mut self {
+            Self::DropTail(limit) => *limit = with(*limit),
+            Self::Marking(spec) => {
+                spec.limit = with(spec.limit);
+                spec.above = with(spec.above);
+            }
+            Self::CoDel(spec) => spec.limit = with(spec.limit),
+            Self::FqCoDel(spec) => spec.limit = with(spec.limit),
+            Self::Pie(spec) => spec.limit = with(spec.limit),
         }
+        self
     }
 
-    /// Turns the limit, and a threshold, into packets or bytes.
-    pub(crate) fn resolve(&mut self, ceiling: Rate, rtt: Span) {
-        let limit = self.limit_mut();
-        *limit = limit.resolved(ceiling, rtt);
-        if let Self::Marking(spec) = self {
-            spec.above = spec.above.resolved(ceiling, rtt);
-        }
+    /// The same in packets or bytes, at such a rate.
+    pub(crate) fn resolved(self, ceiling: Rate, rtt: Span) -> Self {
+        self.map(|limit| limit.resolved(ceiling, rtt))
+    }
+
+    /// The same with bandwidth-delay products in bytes; times stay, for a rate that changes.
+    pub(crate) fn without_products(self, ceiling: Rate, rtt: Span) -> Self {
+        self.map(|limit| match limit {
+            QueueLimit::Bdp(_) => limit.resolved(ceiling, rtt),
+            limit => limit,
+        })
     }
 }
 

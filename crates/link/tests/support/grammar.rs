@@ -178,6 +178,7 @@ fn losses() -> impl Strategy<Value = String> {
         (1u32..5).prop_map(|most| format!(
             "loss.bounded = {{ chance = \"60 %\", max_burst = {most} }}"
         )),
+        (1u32..4).prop_map(|fragments| format!("loss.fragmented = {{ chance = \"8 %\", fragments = {fragments} }}")),
         Just("loss.gilbert-elliott = { to_bad = \"2 %\", to_good = \"30 %\", loss_good = \"0.1 %\", loss_bad = \"90 %\" }".to_owned()),
         (0u32..30).prop_map(|first| format!("loss.periodic = {{ every = 9, lose = 2, first = {first} }}")),
         at_end().prop_map(|at_end| format!("loss.trace = {{ fates = \"..x....xx.\", at_end = \"{at_end}\" }}")),
@@ -202,6 +203,7 @@ fn extras() -> impl Strategy<Value = Vec<String>> {
         ])),
         maybe(one_of(&[
             "change = [{ at = \"50 ms\", rate = \"2 Mbit/s\" }, { at = \"80 ms\", loss = \"10 %\", outage = true }, { at = \"90 ms\", outage = false, loss.periodic = { every = 4, lose = 1, first = 2 } }]",
+            "change = [{ at = \"10 ms\", queue = \"20 ms\", jitter = { up_to = \"3 ms\", every = \"10 ms\" } }, { at = \"40 ms\", rate = \"3 Mbit/s\", duplicate = \"9 %\", corrupt = \"4 %\" }, { at = \"60 ms\", queue.codel = { limit = \"9 packets\", target = \"5 ms\", interval = \"30 ms\", ecn = true }, loss.fragmented = { chance = \"5 %\", fragments = 2 }, reorder = { chance = \"20 %\", by = \"8 ms\" } }]",
             "change = [{ at = \"20 ms\", delay = \"1 ms\" }, { at = \"60 ms\", loss.bounded = { chance = \"20 %\", max_burst = 1 }, delay = \"70 ms\" }]",
         ])),
     )

@@ -4,7 +4,7 @@
 pub mod grammar;
 
 use bentpipe_link::spec::DirectionSpec;
-use bentpipe_link::{Departure, Direction, Packet, Scenario};
+use bentpipe_link::{Departure, Direction, Packet, Scenario, Seed};
 use bentpipe_units::{Span, Time};
 
 /// A packet that knows when it came in and as which.
@@ -46,7 +46,7 @@ pub type Arrival = (u64, usize, u64);
 /// Feeds arrivals and collects what comes out until `until` after the last of them.
 pub fn run(
     spec: &DirectionSpec,
-    seed: u64,
+    seed: impl Into<Seed>,
     ecn: bool,
     arrivals: &[Arrival],
     until: Span,
