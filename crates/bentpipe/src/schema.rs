@@ -14,8 +14,11 @@ pub struct Command {
     name: Option<String>,
 }
 
+/// A file's name and its schema.
+type Named = (&'static str, fn() -> Schema);
+
 /// Every schema by name; `schemas/` has a file of each.
-const SCHEMAS: &[(&str, fn() -> Schema)] = &[
+const SCHEMAS: &[Named] = &[
     ("scenario", || {
         schemars::schema_for!(bentpipe_link::Scenario)
     }),

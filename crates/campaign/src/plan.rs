@@ -494,10 +494,6 @@ bytes = "2 MB"
     /// Two flows with requests and pauses, one 5 s after the other, with 100 ms and 300 ms of
     /// round trip more than the link that they share, whose packets are held now and then.
     #[test]
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the QUIC library wants some instant; no result depends on it"
-    )]
     fn flows_come_one_by_one_over_paths_of_their_own() {
         let access = |delay: &str| {
             let direction =

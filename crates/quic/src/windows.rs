@@ -222,7 +222,7 @@ impl Windows {
                 flow.window = wanted.min(flow.window + more).min(self.0.most);
             } else if !flow.waited && wanted < flow.window / 2 {
                 // The reader is slower than the network: no more than it can use.
-                flow.window = flow.window / 2;
+                flow.window /= 2;
             }
             flow.round = Round {
                 began: now,

@@ -97,10 +97,11 @@ impl Firewall {
                         obstacles.push(Obstacle::Dropped { chain: name, mark });
                     }
                 }
-                Some("forward") => {
-                    if chain["policy"] == "drop" || rules.forbids(chain, text(chain, "name"), 0) {
-                        obstacles.push(Obstacle::Bypassed { chain: name });
-                    }
+                Some("forward")
+                    if chain["policy"] == "drop"
+                        || rules.forbids(chain, text(chain, "name"), 0) =>
+                {
+                    obstacles.push(Obstacle::Bypassed { chain: name });
                 }
                 _ => {}
             }
