@@ -18,7 +18,7 @@ fn seconds(count: u64) -> Span {
 }
 
 #[test]
-fn limits_in_time_and_products_become_bytes() {
+fn products_become_bytes_and_limits_in_time_stay() {
     let limit = |text: &str| {
         forward(&format!(
             "rate = \"10 Mbit/s\"\ndelay = \"20 ms\"\nqueue = \"{text}\""
@@ -27,8 +27,9 @@ fn limits_in_time_and_products_become_bytes() {
         .limit()
         .to_string()
     };
-    // 10 Mbit/s for 100 ms; half of 10 Mbit/s times 40 ms.
-    assert_eq!(limit("100 ms"), "125 kB");
+    // What it comes to follows the rate.
+    assert_eq!(limit("100 ms"), "100 ms");
+    // Half of 10 Mbit/s times 40 ms.
     assert_eq!(limit("0.5 BDP"), "25 kB");
     assert_eq!(limit("30 packets"), "30 packets");
 }
