@@ -124,7 +124,7 @@ async fn serve(files: Files) -> Result<(), Failure> {
         registry,
         transport,
         egress: config.egress(),
-        dialler: Machine,
+        dialler: Machine::new(config.transport.memory),
         paths,
     };
     let gateway = Gateway::new(endpoint.clone(), configuration);

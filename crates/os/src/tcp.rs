@@ -9,9 +9,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bentpipe_tunnel::sockets::{Dial, Resolve, Socket};
+use bentpipe_units::Bytes;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::receive_memory::{Lent, ReceiveMemory};
 
 /// A peer that has vanished without a word is noticed after about ten minutes; RFC
 /// 5382 lets NATs forget a silent connection after two hours at the earliest.
@@ -20,9 +23,16 @@ const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(300), Duration
 /// What an origin may send before the gateway has read any of it: 100 Mbit/s at 80 ms.
 const ORIGIN_WINDOW: libc::c_int = 1 << 20;
 
+/// What the kernel takes of a flow before it can send it, bytes.
+const UNSENT: u32 = 128 * 1024;
+
 /// A connection that is reset when it is dropped, also when the process is killed.
 #[derive(Debug)]
-pub struct TcpFlow(Arc<TcpStream>);
+pub struct TcpFlow {
+    stream: Arc<TcpStream>,
+    /// What the kernel may hold for it, if that is counted.
+    lent: Option<Lent>,
+}
 
 impl TcpFlow {
     /// Makes `stream` a flow's local side.
@@ -30,6 +40,8 @@ impl TcpFlow {
         let (idle, interval, probes) = KEEPALIVE;
         let socket = SockRef::from(&stream);
         socket.set_tcp_nodelay(true)?;
+        // What is not sent yet waits here, where it is counted, not in the kernel.
+        socket.set_tcp_notsent_lowat(UNSENT)?;
         socket.set_tcp_keepalive(
             &TcpKeepalive::new()
                 .with_time(idle)
@@ -39,7 +51,10 @@ impl TcpFlow {
         // Whoever closes the socket, and be it the kernel after a crash, sends RST:
         // nobody may take half a transfer for a whole one.
         socket.set_linger(Some(Duration::ZERO))?;
-        Ok(Self(Arc::new(stream)))
+        Ok(Self {
+            stream: Arc::new(stream),
+            lent: None,
+        })
     }
 }
 
@@ -47,11 +62,11 @@ impl Socket for TcpFlow {
     fn close(self) {
         // What is still to be sent is the kernel's to deliver. Should this fail, the
         // connection is reset instead, which is the safe side.
-        let _ = SockRef::from(&*self.0).set_linger(None);
+        let _ = SockRef::from(&*self.stream).set_linger(None);
     }
 
     fn reset(&self) -> impl Future<Output = io::Error> + Send + 'static {
-        let stream = self.0.clone();
+        let stream = self.stream.clone();
         async move {
             if let Err(error) = stream.ready(Interest::ERROR).await {
                 return error;
@@ -71,8 +86,8 @@ impl AsyncRead for TcpFlow {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         loop {
-            ready!(self.0.poll_read_ready(context))?;
-            match self.0.try_read(buffer.initialize_unfilled()) {
+            ready!(self.stream.poll_read_ready(context))?;
+            match self.stream.try_read(buffer.initialize_unfilled()) {
                 Ok(count) => {
                     buffer.advance(count);
                     return Poll::Ready(Ok(()));
@@ -91,8 +106,8 @@ impl AsyncWrite for TcpFlow {
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.0.poll_write_ready(context))?;
-            match self.0.try_write(data) {
+            ready!(self.stream.poll_write_ready(context))?;
+            match self.stream.try_write(data) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 written => return Poll::Ready(written),
             }
@@ -104,13 +119,24 @@ impl AsyncWrite for TcpFlow {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(SockRef::from(&*self.0).shutdown(Shutdown::Write))
+        Poll::Ready(SockRef::from(&*self.stream).shutdown(Shutdown::Write))
     }
 }
 
-/// Dials with the machine's TCP and asks the machine's resolver.
-#[derive(Debug, Clone, Copy)]
-pub struct Machine;
+/// Dials with the machine's TCP and asks the machine's resolver. Clones share memory.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    receive: ReceiveMemory,
+}
+
+impl Machine {
+    /// A dialler whose connections may hold half of `memory` unread in the kernel.
+    pub fn new(memory: Bytes) -> Self {
+        Self {
+            receive: ReceiveMemory::new(memory.as_u64() / 2),
+        }
+    }
+}
 
 impl Resolve for Machine {
     async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
@@ -125,19 +151,26 @@ impl Dial for Machine {
     type Socket = TcpFlow;
 
     async fn dial(&self, address: SocketAddr) -> io::Result<TcpFlow> {
-        let stream = TcpStream::connect(address).await?;
-        open_window(&stream);
-        TcpFlow::new(stream)
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        }?;
+        let lent = self.receive.lend();
+        if let Some(bytes) = lent.fixed() {
+            socket.set_recv_buffer_size(bytes)?;
+        }
+        let stream = socket.connect(address).await?;
+        if lent.fixed().is_none() {
+            open_window(&stream);
+        }
+        let mut flow = TcpFlow::new(stream)?;
+        flow.lent = Some(lent);
+        Ok(flow)
     }
 
-    fn own_addresses(&self) -> Vec<IpAddr> {
-        match if_addrs::get_if_addrs() {
-            Ok(interfaces) => interfaces.iter().map(if_addrs::Interface::ip).collect(),
-            Err(error) => {
-                tracing::warn!("the machine's own addresses cannot be read: {error}");
-                Vec::new()
-            }
-        }
+    fn own_addresses(&self) -> io::Result<Vec<IpAddr>> {
+        let interfaces = if_addrs::get_if_addrs()?;
+        Ok(interfaces.iter().map(if_addrs::Interface::ip).collect())
     }
 }
 

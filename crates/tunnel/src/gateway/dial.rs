@@ -79,7 +79,15 @@ impl<D: Dial> Dialler<D> {
                 detail: format!("{name}: {error}"),
             })?,
         };
-        let own = self.sockets.own_addresses();
+        let own = self.sockets.own_addresses().map_err(|error| {
+            tracing::warn!(
+                "nothing is dialled: this machine's own addresses cannot be read: {error}"
+            );
+            Refusal {
+                kind: ErrorKind::ProxyInternalError,
+                detail: "the gateway does not know its own addresses now".into(),
+            }
+        })?;
         let mut denied = None;
         let allowed: Vec<_> = addresses
             .into_iter()

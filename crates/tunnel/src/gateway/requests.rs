@@ -1,6 +1,7 @@
 //! The requests of one session: read, checked against the peer's role, answered.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bentpipe_quic::h3::{Connection, Flows};
 use bentpipe_quic::windows::Pool;
@@ -16,6 +17,11 @@ use crate::sockets::Dial;
 use crate::wire::proxy_status::{self, ErrorKind, Refusal};
 use crate::wire::request::Request;
 use crate::wire::{MAX_FIELD_SECTION, connect};
+
+/// A request's header section has to be complete by then.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Requests of a one-time key, at most: it needs one, and may repeat it.
+const MAX_ENROLMENT_REQUESTS: usize = 8;
 
 type RequestStream = h3::server::RequestStream<BidiStream, Bytes>;
 
@@ -68,19 +74,28 @@ impl<D: Dial> Requests<D> {
                 return;
             }
         };
-        loop {
+        let most = match role {
+            PeerRole::Terminal => usize::MAX,
+            _ => MAX_ENROLMENT_REQUESTS,
+        };
+        for _ in 0..most {
             match requests.accept().await {
                 Ok(Some(resolver)) => {
                     let (service, peer) = (self.clone(), peer.clone());
                     tokio::spawn(async move {
-                        match resolver.resolve_request().await {
-                            Ok((request, stream)) => {
+                        let resolved =
+                            tokio::time::timeout(HEADER_TIMEOUT, resolver.resolve_request());
+                        match resolved.await {
+                            Ok(Ok((request, stream))) => {
                                 let id = stream.send_id().into_inner();
                                 let host = connect::host(&request);
                                 peer.flows.scheduler.set_host(id, host.into());
                                 service.answer(Request::read(&request), stream, &peer).await;
                             }
-                            Err(error) => tracing::debug!(%key, "request not understood: {error}"),
+                            Ok(Err(error)) => {
+                                tracing::debug!(%key, "request not understood: {error}")
+                            }
+                            Err(_) => tracing::debug!(%key, "request not complete in time"),
                         }
                     });
                 }

@@ -63,6 +63,14 @@ impl Sessions {
         self.lock().get(key).cloned()
     }
 
+    /// All open sessions.
+    pub fn all(&self) -> Vec<(Fingerprint, noq::Connection)> {
+        let open = self.lock();
+        open.iter()
+            .map(|(key, open)| (*key, open.clone()))
+            .collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Fingerprint, noq::Connection>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bentpipe_cc::PathMemory;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
 
 use super::session::Session;
@@ -18,6 +20,8 @@ use crate::transport::Transport;
 
 /// An attempt to open a session ends after this: seven timeouts of a GEO handshake.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(12);
+/// Round trips after which the next of a gateway's addresses is tried: a handshake takes one.
+const NEXT_ADDRESS: u32 = 3;
 /// First and longest wait between attempts.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
@@ -63,8 +67,37 @@ pub enum SessionError {
 impl<R: Resolve> Connector<R> {
     /// Opens a session. The other end's key has been verified when this returns; ours
     /// is verified by the gateway while the first requests are on their way.
+    ///
+    /// Where the gateway has several addresses, the next is tried beside those that have
+    /// not answered in time (RFC 8305), and the first that answers is taken.
     pub async fn open(&self) -> Result<Session, SessionError> {
-        let address = self.address().await?;
+        let mut waiting = self.addresses().await?.into_iter();
+        let mut attempts = FuturesUnordered::new();
+        let mut failure = None;
+        let pause = self.transport.expected_rtt.as_duration() * NEXT_ADDRESS;
+        loop {
+            if let Some(address) = waiting.next() {
+                attempts.push(self.open_at(address));
+            } else if attempts.is_empty() {
+                let host = self.gateway.to_string();
+                let none = || SessionError::Resolve(host, "it has no address".into());
+                return Err(failure.unwrap_or_else(none));
+            }
+            let more = waiting.len() > 0;
+            tokio::select! {
+                biased;
+                Some(opened) = attempts.next() => match opened {
+                    Ok(session) => return Ok(session),
+                    Err(error) => {
+                        failure.get_or_insert(error);
+                    }
+                },
+                () = tokio::time::sleep(pause), if more => {}
+            }
+        }
+    }
+
+    async fn open_at(&self, address: SocketAddr) -> Result<Session, SessionError> {
         let tls = Arc::new(tls::client(&self.identity, self.gateway_key));
         let mut config = noq::ClientConfig::new(tls);
         let known = self.paths.known(&self.gateway_key);
@@ -87,21 +120,17 @@ impl<R: Resolve> Connector<R> {
             .map_err(SessionError::Http)
     }
 
-    async fn address(&self) -> Result<SocketAddr, SessionError> {
+    /// The gateway's addresses, the preferred first.
+    async fn addresses(&self) -> Result<Vec<SocketAddr>, SessionError> {
+        let with_port = |address| SocketAddr::new(address, self.gateway.port);
         let host = match &self.gateway.host {
-            Host::Address(address) => return Ok(SocketAddr::new(*address, self.gateway.port)),
+            Host::Address(address) => return Ok(vec![with_port(*address)]),
             Host::Name(name) => name,
         };
-        let error = |why: &str| SessionError::Resolve(host.clone(), why.to_owned());
-        let addresses = self
-            .resolver
-            .resolve(host)
-            .await
-            .map_err(|failure| error(&failure.to_string()))?;
-        let address = addresses
-            .first()
-            .ok_or_else(|| error("it has no address"))?;
-        Ok(SocketAddr::new(*address, self.gateway.port))
+        let addresses = self.resolver.resolve(host).await;
+        let addresses =
+            addresses.map_err(|error| SessionError::Resolve(host.clone(), error.to_string()))?;
+        Ok(addresses.into_iter().map(with_port).collect())
     }
 
     /// Keeps a session open for ever and publishes it in `current`.
@@ -111,7 +140,7 @@ impl<R: Resolve> Connector<R> {
             match self.open().await {
                 Ok(session) => {
                     current.send_replace(Some(session.clone()));
-                    match session.confirmed().await {
+                    match session.accepted().await {
                         Ok(()) => {
                             wait = BACKOFF.0;
                             let known = session.known_path();
