@@ -77,7 +77,7 @@ def test_a_revoked_terminal_is_out_at_once(own_tunnel: Bentpipe) -> None:
     with conversation(own_tunnel.path) as (client, _):
         assert gateway(own_tunnel, "terminals", "revoke", "boat-1").returncode == 0
         assert_reset(client)
-    eventually(lambda: "revoked" in own_tunnel.terminal.log.read_text(), "the terminal is told")
+    eventually(lambda: "no longer enrolled" in own_tunnel.terminal.log.read_text(), "the terminal is told")
     (line,) = json.loads(gateway(own_tunnel, "lines", "list", "--json").stdout)
     assert line["used_by"] == terminal["key"]
 

@@ -26,7 +26,9 @@ pub async fn transparent(listener: TcpListener, terminal: Terminal) {
         async move {
             // TPROXY leaves the destination in place: it is this socket's own address.
             let target = Target::from(stream.local_addr()?);
-            terminal.carry(TcpFlow::new(stream)?, target).await;
+            let client = stream.peer_addr()?.ip();
+            let socket = TcpFlow::new(stream)?;
+            terminal.carry_for(client, socket, target).await;
             Ok(())
         }
     })
@@ -51,7 +53,9 @@ pub async fn socks5(listener: TcpListener, clients: Vec<IpNet>, terminal: Termin
                 .await
                 .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
             if let Some((stream, target)) = asked? {
-                terminal.carry(TcpFlow::new(stream)?, target).await;
+                let client = stream.peer_addr()?.ip();
+                let socket = TcpFlow::new(stream)?;
+                terminal.carry_for(client, socket, target).await;
             }
             Ok(())
         }

@@ -1,22 +1,27 @@
 //! HTTP/3's view of the QUIC library.
 //!
-//! Two things it does beyond passing calls on: bytes that are sent carry the
-//! urgency of their flow ([`crate::schedule`]), and a stream that is dropped
-//! before it was finished is reset, so that nobody takes a torn flow for a
-//! complete one.
+//! Three things it does beyond passing calls on: requests' streams write when it is
+//! their turn ([`crate::schedule`]) and as far as the peer lets them
+//! ([`crate::windows`]), and a stream that is dropped before it was finished is reset, so
+//! that nobody takes a torn flow for a complete one.
 
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use h3::error::Code;
 use h3::quic::{ConnectionErrorIncoming, StreamErrorIncoming, StreamId, WriteBuf};
-use noq::{ConnectionError, ReadError, VarInt, WriteError};
+use noq::{ConnectionError, PathId, ReadError, VarInt, WriteError};
+use tokio::sync::watch;
+use tokio::time::Instant;
 
-use crate::schedule::{Urgency, urgency};
+use crate::frames::FrameBound;
+use crate::schedule::{Class, Scheduler};
+use crate::windows::{self, Pool, Windows};
 
 /// Bytes taken from a stream at a time.
 const CHUNK: usize = 64 * 1024;
@@ -51,21 +56,43 @@ pub struct Connection {
     opener: Opener,
     next_bidi: Next<(noq::SendStream, noq::RecvStream)>,
     next_recv: Next<noq::RecvStream>,
+    /// Streams of which too little has come to know what they are.
+    unknown: Vec<Option<UniStream>>,
+}
+
+/// A unidirectional stream whose type is not known yet.
+struct UniStream {
+    stream: noq::RecvStream,
+    start: BytesMut,
+}
+
+/// What all requests of a session share.
+#[derive(Clone)]
+pub struct Flows {
+    connection: noq::Connection,
+    /// Where the peer's refusals to read on are learnt.
+    pub stops: Stops,
+    /// Whose bytes are sent next.
+    pub scheduler: Scheduler,
+    /// How far the peer may send.
+    pub windows: Windows,
+    /// What of the library's send window is in use.
+    send_window: Arc<AtomicU64>,
+    /// The peer speaks HTTP/3 with us.
+    accepted: Arc<watch::Sender<bool>>,
 }
 
 /// Opens streams of a connection.
 pub struct Opener {
-    connection: noq::Connection,
-    stops: Stops,
+    session: Flows,
     next_bidi: Next<(noq::SendStream, noq::RecvStream)>,
     next_send: Next<noq::SendStream>,
 }
 
 impl Opener {
-    fn new(connection: noq::Connection, stops: Stops) -> Self {
+    fn new(session: Flows) -> Self {
         Self {
-            connection,
-            stops,
+            session,
             next_bidi: Next(None),
             next_send: Next(None),
         }
@@ -75,25 +102,97 @@ impl Opener {
 impl Clone for Opener {
     /// Opens streams of the same connection; what is being opened stays with the original.
     fn clone(&self) -> Self {
-        Self::new(self.connection.clone(), self.stops.clone())
+        Self::new(self.session.clone())
     }
 }
 
 impl Connection {
-    /// HTTP/3 on `connection`.
-    pub fn new(connection: noq::Connection) -> Self {
-        let opener = Opener::new(connection, Stops::default());
+    /// HTTP/3 on `connection`, whose flows are lent receive windows from `pool`, up to
+    /// `most` bytes each.
+    pub fn new(connection: noq::Connection, pool: &Pool, most: u64) -> Self {
+        let opens = connection.side().is_client();
+        let session = Flows {
+            windows: Windows::new(pool.clone(), most, opens, now()),
+            connection,
+            stops: Stops::default(),
+            scheduler: Scheduler::default(),
+            send_window: Arc::default(),
+            accepted: Arc::new(watch::Sender::new(false)),
+        };
+        let telling = session.clone();
+        tokio::spawn(async move {
+            telling.windows.tell(&telling.connection).await;
+            telling.connection.closed().await;
+            telling.scheduler.close();
+        });
         Self {
-            opener,
+            opener: Opener::new(session),
             next_bidi: Next(None),
             next_recv: Next(None),
+            unknown: Vec::new(),
         }
     }
 
-    /// Where the peer's refusals to read on are learnt.
-    pub fn stops(&self) -> Stops {
-        self.opener.stops.clone()
+    /// What all requests share.
+    pub fn flows(&self) -> Flows {
+        self.opener.session.clone()
     }
+
+    /// Looks what the streams are of which enough has come.
+    fn poll_unknown(&mut self, context: &mut Context<'_>) -> Option<RecvStream> {
+        for place in &mut self.unknown {
+            let Some(mut uni) = place.take() else {
+                continue;
+            };
+            loop {
+                match windows::is_ours(&uni.start) {
+                    None => {}
+                    Some(Ok(length)) => {
+                        uni.start.advance(length);
+                        let scheduler = self.opener.session.scheduler.clone();
+                        tokio::spawn(heed(uni, scheduler));
+                        break;
+                    }
+                    Some(Err(())) => {
+                        let start = uni.start.freeze();
+                        return Some(RecvStream::uni(uni.stream, start));
+                    }
+                }
+                let read = pin!(uni.stream.read_chunk(CHUNK)).poll(context);
+                match read {
+                    Poll::Ready(Ok(Some(data))) => uni.start.extend_from_slice(&data),
+                    // HTTP/3 deals with streams that end before they say what they are.
+                    Poll::Ready(_) => {
+                        let start = uni.start.freeze();
+                        return Some(RecvStream::uni(uni.stream, start));
+                    }
+                    Poll::Pending => {
+                        *place = Some(uni);
+                        break;
+                    }
+                }
+            }
+        }
+        self.unknown.retain(Option::is_some);
+        None
+    }
+}
+
+/// Heeds what the peer says of its windows until its stream ends.
+async fn heed(mut uni: UniStream, scheduler: Scheduler) {
+    let mut reader = windows::Reader::default();
+    reader.take(&uni.start, &scheduler);
+    while let Ok(Some(data)) = uni.stream.read_chunk(CHUNK).await {
+        reader.take(&data, &scheduler);
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the runtime's clock, which is virtual in the simulator"
+)]
+fn now() -> Instant {
+    Instant::now()
 }
 
 impl<B: Buf> h3::quic::Connection<B> for Connection {
@@ -105,11 +204,19 @@ impl<B: Buf> h3::quic::Connection<B> for Connection {
         context: &mut Context<'_>,
     ) -> Poll<Result<RecvStream, ConnectionErrorIncoming>> {
         let accept = |connection: noq::Connection| async move { connection.accept_uni().await };
-        let accepted = ready!(
-            self.next_recv
-                .poll(context, &self.opener.connection, accept)
-        );
-        Poll::Ready(accepted.map(RecvStream::new).map_err(connection_error))
+        loop {
+            if let Some(stream) = self.poll_unknown(context) {
+                return Poll::Ready(Ok(stream));
+            }
+            let connection = &self.opener.session.connection;
+            let stream = ready!(self.next_recv.poll(context, connection, accept))
+                .map_err(connection_error)?;
+            self.opener.session.accepted.send_replace(true);
+            self.unknown.push(Some(UniStream {
+                stream,
+                start: BytesMut::new(),
+            }));
+        }
     }
 
     fn poll_accept_bidi(
@@ -117,14 +224,11 @@ impl<B: Buf> h3::quic::Connection<B> for Connection {
         context: &mut Context<'_>,
     ) -> Poll<Result<BidiStream<B>, ConnectionErrorIncoming>> {
         let accept = |connection: noq::Connection| async move { connection.accept_bi().await };
-        let accepted = ready!(
-            self.next_bidi
-                .poll(context, &self.opener.connection, accept)
-        );
-        let stops = &self.opener.stops;
+        let session = &self.opener.session;
+        let accepted = ready!(self.next_bidi.poll(context, &session.connection, accept));
         Poll::Ready(
             accepted
-                .map(|pair| BidiStream::new(pair, stops))
+                .map(|pair| BidiStream::new(pair, session))
                 .map_err(connection_error),
         )
     }
@@ -166,10 +270,10 @@ impl<B: Buf> h3::quic::OpenStreams<B> for Opener {
         context: &mut Context<'_>,
     ) -> Poll<Result<BidiStream<B>, StreamErrorIncoming>> {
         let open = |connection: noq::Connection| async move { connection.open_bi().await };
-        let opened = ready!(self.next_bidi.poll(context, &self.connection, open));
+        let opened = ready!(self.next_bidi.poll(context, &self.session.connection, open));
         Poll::Ready(
             opened
-                .map(|pair| BidiStream::new(pair, &self.stops))
+                .map(|pair| BidiStream::new(pair, &self.session))
                 .map_err(lost),
         )
     }
@@ -179,16 +283,16 @@ impl<B: Buf> h3::quic::OpenStreams<B> for Opener {
         context: &mut Context<'_>,
     ) -> Poll<Result<SendStream<B>, StreamErrorIncoming>> {
         let open = |connection: noq::Connection| async move { connection.open_uni().await };
-        let opened = ready!(self.next_send.poll(context, &self.connection, open));
+        let opened = ready!(self.next_send.poll(context, &self.session.connection, open));
         Poll::Ready(
             opened
-                .map(|stream| SendStream::new(stream, &self.stops))
+                .map(|stream| SendStream::new(stream, None))
                 .map_err(lost),
         )
     }
 
     fn close(&mut self, code: Code, reason: &[u8]) {
-        self.connection.close(varint(code.value()), reason);
+        self.session.connection.close(varint(code.value()), reason);
     }
 }
 
@@ -233,11 +337,20 @@ pub struct BidiStream<B: Buf> {
 }
 
 impl<B: Buf> BidiStream<B> {
-    fn new((send, recv): (noq::SendStream, noq::RecvStream), stops: &Stops) -> Self {
-        stops.watch(&send);
+    fn new((send, recv): (noq::SendStream, noq::RecvStream), session: &Flows) -> Self {
+        let id = VarInt::from(send.id()).into_inner();
+        session.stops.watch(&send);
+        session.scheduler.begin(id);
+        session.windows.begin(id, now());
+        session.adjust(session.windows.session_window());
         Self {
-            send: SendStream::new(send, stops),
-            recv: RecvStream::new(recv),
+            send: SendStream::new(send, Some(session.clone())),
+            recv: RecvStream {
+                stream: recv,
+                start: Bytes::new(),
+                frames: FrameBound::default(),
+                session: Some(session.clone()),
+            },
         }
     }
 }
@@ -292,54 +405,104 @@ impl<B: Buf> h3::quic::RecvStream for BidiStream<B> {
     }
 }
 
+impl Flows {
+    /// Waits until the peer has begun to speak HTTP/3, which it does when it takes the
+    /// session; `false` if it has been closed instead.
+    pub async fn accepted(&self) -> bool {
+        let mut accepted = self.accepted.subscribe();
+        tokio::select! {
+            heard = accepted.wait_for(|accepted| *accepted) => heard.is_ok(),
+            _ = self.connection.closed() => false,
+        }
+    }
+
+    /// Sets the window of the whole session.
+    fn adjust(&self, window: Option<VarInt>) {
+        if let Some(window) = window {
+            self.connection.set_receive_window(window);
+        }
+    }
+
+    /// Bounds what the library holds of what was written, for a flow of `class`.
+    fn bound_queue(&self, class: Class) {
+        let Some(path) = self.connection.path_stats(PathId::ZERO) else {
+            return;
+        };
+        let window = class.send_window(path.cwnd);
+        if self.send_window.swap(window, Ordering::Relaxed) != window {
+            self.connection.set_send_window(window);
+        }
+    }
+}
+
 /// What this end sends on a stream.
 pub struct SendStream<B: Buf> {
     stream: noq::SendStream,
     writing: Option<WriteBuf<B>>,
-    sent: u64,
-    urgency: Urgency,
+    class: Class,
     ended: bool,
-    stops: Stops,
+    /// Of a request's stream.
+    session: Option<Flows>,
 }
 
 impl<B: Buf> SendStream<B> {
-    fn new(stream: noq::SendStream, stops: &Stops) -> Self {
-        let urgency = urgency(0);
+    fn new(stream: noq::SendStream, session: Option<Flows>) -> Self {
         // Fails only on a stream that is closed already; writing will say so.
-        let _ = stream.set_priority(urgency);
+        let _ = stream.set_priority(Class::Small.priority());
         Self {
             stream,
             writing: None,
-            sent: 0,
-            urgency,
+            class: Class::Small,
             ended: false,
-            stops: stops.clone(),
+            session,
         }
     }
 
-    fn count(&mut self, bytes: usize) {
-        self.sent += bytes as u64;
-        let urgency = urgency(self.sent);
-        if urgency != self.urgency {
-            self.urgency = urgency;
-            let _ = self.stream.set_priority(urgency);
+    fn id(&self) -> u64 {
+        VarInt::from(self.stream.id()).into_inner()
+    }
+
+    /// Waits for this flow's turn; how much it may write.
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<usize> {
+        let id = self.id();
+        let Some(session) = &self.session else {
+            return Poll::Ready(usize::MAX);
+        };
+        let turn = ready!(session.scheduler.poll_turn(id, now(), context.waker()));
+        if turn.class != self.class {
+            self.class = turn.class;
+            let _ = self.stream.set_priority(turn.class.priority());
         }
+        session.bound_queue(turn.class);
+        Poll::Ready(turn.bytes)
     }
 }
 
 impl<B: Buf> h3::quic::SendStream<B> for SendStream<B> {
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
-        while let Some(writing) = &mut self.writing {
-            if !writing.has_remaining() {
-                self.writing = None;
-                break;
+        loop {
+            if !self.writing.as_ref().is_some_and(Buf::has_remaining) {
+                if self.writing.take().is_some()
+                    && let Some(session) = &self.session
+                {
+                    session.scheduler.pause(self.id());
+                }
+                return Poll::Ready(Ok(()));
             }
-            let written = ready!(Pin::new(&mut self.stream).poll_write(context, writing.chunk()))
+            let most = ready!(self.poll_turn(context));
+            let (id, session) = (self.id(), self.session.clone());
+            let Some(writing) = &mut self.writing else {
+                continue;
+            };
+            let data = writing.chunk();
+            let data = &data[..data.len().min(most)];
+            let written = ready!(Pin::new(&mut self.stream).poll_write(context, data))
                 .map_err(write_error)?;
             writing.advance(written);
-            self.count(written);
+            if let Some(session) = session {
+                session.scheduler.wrote(id, written as u64);
+            }
         }
-        Poll::Ready(Ok(()))
     }
 
     fn send_data<T: Into<WriteBuf<B>>>(&mut self, data: T) -> Result<(), StreamErrorIncoming> {
@@ -377,8 +540,11 @@ impl<B: Buf> h3::quic::SendStream<B> for SendStream<B> {
 
 impl<B: Buf> Drop for SendStream<B> {
     fn drop(&mut self) {
-        self.stops
-            .forget(VarInt::from(self.stream.id()).into_inner());
+        if let Some(session) = &self.session {
+            let id = self.id();
+            session.stops.forget(id);
+            session.scheduler.end(id);
+        }
         if !self.ended {
             let _ = self
                 .stream
@@ -388,11 +554,27 @@ impl<B: Buf> Drop for SendStream<B> {
 }
 
 /// What the peer sends on a stream.
-pub struct RecvStream(noq::RecvStream);
+pub struct RecvStream {
+    stream: noq::RecvStream,
+    /// What has been read before the stream was handed on.
+    start: Bytes,
+    frames: FrameBound,
+    /// Of a request's stream.
+    session: Option<Flows>,
+}
 
 impl RecvStream {
-    fn new(stream: noq::RecvStream) -> Self {
-        Self(stream)
+    fn uni(stream: noq::RecvStream, start: Bytes) -> Self {
+        Self {
+            stream,
+            start,
+            frames: FrameBound::default(),
+            session: None,
+        }
+    }
+
+    fn id(&self) -> u64 {
+        VarInt::from(self.stream.id()).into_inner()
     }
 }
 
@@ -403,19 +585,49 @@ impl h3::quic::RecvStream for RecvStream {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
+        if !self.start.is_empty() {
+            return Poll::Ready(Ok(Some(std::mem::take(&mut self.start))));
+        }
+        let id = self.id();
         // Reading a chunk may be given up and begun anew at any time.
-        pin!(self.0.read_chunk(CHUNK))
-            .poll(context)
-            .map_err(read_error)
+        let read = pin!(self.stream.read_chunk(CHUNK)).poll(context);
+        if let Some(session) = &self.session {
+            match &read {
+                Poll::Ready(Ok(Some(data))) => {
+                    if self.frames.look(data).is_err() {
+                        let code = Code::H3_EXCESSIVE_LOAD.value();
+                        let _ = self.stream.stop(varint(code));
+                        return Poll::Ready(Err(StreamErrorIncoming::StreamTerminated {
+                            error_code: code,
+                        }));
+                    }
+                    let bytes = data.len() as u64;
+                    let window = session.windows.read(id, bytes, now(), &session.connection);
+                    session.adjust(window);
+                }
+                Poll::Ready(_) => {}
+                Poll::Pending => session.windows.waits(id),
+            }
+        }
+        read.map_err(read_error)
     }
 
     fn stop_sending(&mut self, code: u64) {
         // An error means that the stream has ended before.
-        let _ = self.0.stop(varint(code));
+        let _ = self.stream.stop(varint(code));
     }
 
     fn recv_id(&self) -> StreamId {
-        stream_id(self.0.id())
+        stream_id(self.stream.id())
+    }
+}
+
+impl Drop for RecvStream {
+    fn drop(&mut self) {
+        if let Some(session) = &self.session {
+            session.windows.end(self.id());
+            session.adjust(session.windows.session_window());
+        }
     }
 }
 

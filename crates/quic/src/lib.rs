@@ -4,14 +4,18 @@
 //! - `pacing`: bursts of at most 2 ms
 //! - [`acks`]: how often the peer acknowledges
 //! - [`transport`]: transport parameters for a satellite
-//! - `schedule`: which stream goes first
+//! - [`schedule`]: whose bytes go first
+//! - [`windows`]: how far each stream may be sent
+//! - `frames`: how long a frame may be
 //! - [`h3`]: the HTTP/3 library on connections of the QUIC library
 
 pub mod controller;
 mod pacing;
 pub mod acks;
 pub mod transport;
-mod schedule;
+pub mod schedule;
+pub mod windows;
+mod frames;
 pub mod h3;
 
 pub use controller::Factory;

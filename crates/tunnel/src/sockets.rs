@@ -14,6 +14,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Lets the connection go after both directions have ended.
     fn close(self);
+
+    /// Resolves when the peer has reset the connection, also while nothing is read or
+    /// written: behind a half-close, or with an upload that cannot go on.
+    fn reset(&self) -> impl Future<Output = io::Error> + Send + 'static;
 }
 
 /// Turns names into addresses.
@@ -30,6 +34,6 @@ pub trait Dial: Resolve {
     /// Connects to `address`.
     fn dial(&self, address: SocketAddr) -> impl Future<Output = io::Result<Self::Socket>> + Send;
 
-    /// The addresses of the machine itself, now.
-    fn own_addresses(&self) -> Vec<IpAddr>;
+    /// The addresses of the machine itself, now. Without them nothing may be dialled.
+    fn own_addresses(&self) -> io::Result<Vec<IpAddr>>;
 }

@@ -2,11 +2,10 @@
 //!
 //! # Memory
 //!
-//! One flow may fill the link, so its window is 1.25 times the rate times the
-//! round-trip time that the configuration expects. A session lends its peer eight
-//! such windows and keeps two for what it sends itself, so a session never holds
-//! more than ten; how many sessions an end takes follows from its memory. Flows
-//! do not count: a thousand share what one session has.
+//! One flow may fill the link, so it may be lent 1.25 times the rate times the round-trip
+//! time that the configuration expects. How much it is lent follows what its reader
+//! consumes ([`bentpipe_quic::windows`]); all sessions of an end lend from one pool, which
+//! is its memory. A session that is idle holds little, so many fit.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,16 +14,19 @@ use std::time::Duration;
 use bentpipe_cc::{Choice, ChoiceError, PathMemory, Settings};
 use bentpipe_quic::acks::Acks;
 use bentpipe_quic::transport::{FULL_PACKET, over_satellite};
+use bentpipe_quic::windows::{Pool, SESSION_BASE};
 use bentpipe_units::{Bytes, ParseError, Rate, Span};
 use noq::{MtuDiscoveryConfig, TransportConfig, VarInt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Flows that may be open in one session at the same time.
-pub const MAX_FLOWS: u32 = 4096;
+pub const MAX_FLOWS: u32 = 16_384;
 
-/// Windows of one flow's size that a session lends its peer.
-const RECEIVE_WINDOWS: u64 = 8;
+/// What a session holds that carries nothing, bytes: its window before anything is lent.
+const IDLE_SESSION: u64 = 2 << 20;
+/// The pool has room for so many flows of the full window.
+const FULL_FLOWS: u64 = 4;
 /// Windows of one flow's size that a session keeps for unacknowledged data.
 const SEND_WINDOWS: u64 = 2;
 /// Below this a window would not even hold the data of one page.
@@ -121,15 +123,16 @@ impl Transport {
             );
         }
         self.settings().check()?;
-        if self.max_sessions() == 0 {
+        let least = FULL_FLOWS * self.flow_window() + IDLE_SESSION;
+        if self.memory.as_u64() < least {
             return wrong(
                 "memory",
                 self.memory.to_string(),
                 format!(
-                    "one session at expected_rate = \"{}\" and expected_rtt = \"{}\" may hold {}; give at least that, or lower expected_rate",
+                    "flows at expected_rate = \"{}\" and expected_rtt = \"{}\" need {}; give at least that, or lower expected_rate",
                     self.expected_rate,
                     self.expected_rtt,
-                    Bytes::new(self.session_memory().div_ceil(1 << 20) << 20),
+                    Bytes::new(least.div_ceil(1 << 20) << 20),
                 ),
             );
         }
@@ -145,20 +148,14 @@ impl Transport {
             .clamp(SMALLEST_FLOW_WINDOW, 1 << 40)
     }
 
-    /// The most that one session may hold, bytes.
-    pub fn session_memory(&self) -> u64 {
-        (RECEIVE_WINDOWS + SEND_WINDOWS) * self.flow_window()
-    }
-
     /// How many sessions fit into the memory.
     pub fn max_sessions(&self) -> u64 {
-        self.memory.as_u64() / self.session_memory()
+        self.memory.as_u64() / IDLE_SESSION
     }
 
-    /// How many flows that are not read may fill their windows before they would
-    /// keep the session's other flows from a window of their own.
-    pub fn max_stalled_flows(&self) -> usize {
-        usize::try_from(RECEIVE_WINDOWS - 2).expect("a handful")
+    /// The memory that flows are lent receive windows from.
+    pub fn pool(&self) -> Pool {
+        Pool::new(self.memory.as_u64())
     }
 
     /// As the QUIC library wants it, towards a peer of which `memory` may know something.
@@ -172,8 +169,9 @@ impl Transport {
         quic.max_concurrent_bidi_streams(VarInt::from_u32(max_requests))
             // HTTP/3 has three: control, QPACK encoder and decoder (RFC 9114, section 6.2).
             .max_concurrent_uni_streams(VarInt::from_u32(8))
-            .stream_receive_window(varint(self.flow_window()))
-            .receive_window(varint(RECEIVE_WINDOWS * self.flow_window()))
+            // What flows are lent is bounded below this, so that it never stops them.
+            .stream_receive_window(varint(self.flow_window() / 2 * 3))
+            .receive_window(varint(SESSION_BASE))
             .send_window(SEND_WINDOWS * self.flow_window())
             .send_fairness(true)
             .mtu_discovery_config(Some(mtu))
@@ -248,7 +246,7 @@ mod tests {
         };
         let said = transport.check().unwrap_err().to_string();
         assert!(
-            said.contains("transport.memory = \"64 MiB\"") && said.contains("243 MiB"),
+            said.contains("transport.memory = \"64 MiB\"") && said.contains("99 MiB"),
             "{said}"
         );
         Transport {

@@ -117,7 +117,7 @@ fn one_line_enrols_one_terminal() {
         let target = GATEWAY.parse().unwrap();
         let (new, other) = (identity(20).fingerprint(), identity(21).fingerprint());
         let mut flow = session
-            .connect(&"93.184.216.34:80".parse().unwrap())
+            .connect(&"93.184.216.34:80".parse().unwrap(), 0)
             .await
             .unwrap();
         assert_eq!(

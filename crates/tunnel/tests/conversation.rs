@@ -6,6 +6,7 @@ mod support;
 use std::io::ErrorKind;
 use std::time::Duration;
 
+use bentpipe_tunnel::sockets::Socket as _;
 use bentpipe_units::{Bytes, Rate};
 use bentpipe_vnet::clock::Clock;
 use support::{Internet, Origin, Setup, Stream, World, in_virtual_time, link, now, outage_from};
@@ -161,6 +162,41 @@ fn a_reset_after_half_close_reaches_an_origin_that_is_silent() {
 }
 
 #[test]
+fn a_reset_behind_a_half_close_reaches_an_origin_that_says_nothing() {
+    in_virtual_time(async |clock| {
+        let (world, mut origin) = warm_world(&clock).await;
+        let mut application = world.connect(ORIGIN);
+        application.write_all(b"question").await.unwrap();
+        application.shutdown().await.unwrap();
+        let mut accepted = accept(&mut origin).await;
+        assert_eq!(read_all(&mut accepted).await.unwrap(), b"question");
+        drop(application);
+        timeout(STUCK, accepted.reset())
+            .await
+            .expect("the origin is told although it says nothing");
+    });
+}
+
+#[test]
+fn a_reset_behind_an_upload_that_cannot_go_on_reaches_the_origin() {
+    in_virtual_time(async |clock| {
+        let (world, mut origin) = warm_world(&clock).await;
+        let mut application = world.connect(ORIGIN);
+        application.write_all(b"x").await.unwrap();
+        let accepted = accept(&mut origin).await;
+        let block = pattern(100_000);
+        while timeout(Duration::from_secs(60), application.write_all(&block))
+            .await
+            .is_ok()
+        {}
+        drop(application);
+        timeout(STUCK, accepted.reset())
+            .await
+            .expect("the origin is told although it reads nothing");
+    });
+}
+
+#[test]
 fn refused_and_unreachable_are_resets_never_ends() {
     in_virtual_time(async |clock| {
         let (world, _origin) = warm_world(&clock).await;
@@ -277,45 +313,6 @@ fn a_reader_that_stalls_does_not_stop_the_others_and_loses_nothing() {
             read_all(&mut stalled).await.unwrap() == body,
             "read at last, whole"
         );
-    });
-}
-
-#[test]
-fn too_many_stalled_readers_cost_the_oldest_its_place() {
-    in_virtual_time(async |clock| {
-        let setup = Setup {
-            scenario: link("20 ms"),
-            ..small_windows()
-        };
-        let (window, most) = (
-            usize::try_from(setup.transport.flow_window()).unwrap(),
-            setup.transport.max_stalled_flows(),
-        );
-        let world = setup.start(&clock);
-        let mut origin = world.internet.serve(ORIGIN);
-        world.warm().await;
-        let mut stalled = Vec::new();
-        for _ in 0..=most {
-            let mut application = world.connect(ORIGIN);
-            application.write_all(b"s").await.unwrap();
-            let mut source = accept(&mut origin).await;
-            tokio::spawn(async move {
-                let _ = source.write_all(&pattern(window * 3)).await;
-                std::future::pending::<()>().await;
-            });
-            stalled.push(application);
-            tokio::time::sleep(Duration::from_secs(15)).await;
-        }
-        tokio::time::sleep(Duration::from_secs(30)).await;
-        let mut first = stalled.remove(0);
-        expect_reset(&mut first).await;
-        let mut byte = [0];
-        for application in &mut stalled {
-            application
-                .read_exact(&mut byte)
-                .await
-                .expect("the younger ones are still there");
-        }
     });
 }
 
@@ -446,7 +443,7 @@ fn a_gateway_whose_first_address_is_silent_is_reached_by_its_second() {
         }
         .start(&clock);
         world.warm().await;
-        // A round trip as it is expected, until the second is tried beside the first.
-        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+        // Three round trips as they are expected, until the second is tried beside the first.
+        assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     });
 }

@@ -12,7 +12,7 @@ proptest! {
     #[test]
     fn whatever_reads_as_a_target_can_be_asked_for(text in "\\PC{0,80}") {
         if let Ok(target) = text.parse::<Target>() {
-            prop_assert_eq!(Request::read(&connect::request(&target)), Ok(Request::Connect(target)));
+            prop_assert_eq!(Request::read(&connect::request(&target, 0)), Ok(Request::Connect(target)));
         }
     }
 
@@ -20,7 +20,7 @@ proptest! {
     fn every_address_can_be_asked_for(address in any::<std::net::SocketAddr>()) {
         prop_assume!(address.port() != 0);
         let target = Target::from(address);
-        prop_assert_eq!(Request::read(&connect::request(&target)), Ok(Request::Connect(target)));
+        prop_assert_eq!(Request::read(&connect::request(&target, 0)), Ok(Request::Connect(target)));
     }
 
     #[test]

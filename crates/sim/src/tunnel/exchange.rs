@@ -140,6 +140,10 @@ impl Socket for Application {
     fn close(mut self) {
         self.closed = true;
     }
+
+    fn reset(&self) -> impl Future<Output = io::Error> + Send + 'static {
+        std::future::pending()
+    }
 }
 
 impl Drop for Application {
@@ -253,8 +257,8 @@ impl Dial for Servers {
         })
     }
 
-    fn own_addresses(&self) -> Vec<IpAddr> {
-        Vec::new()
+    fn own_addresses(&self) -> io::Result<Vec<IpAddr>> {
+        Ok(Vec::new())
     }
 }
 
@@ -333,6 +337,10 @@ impl Server {
 
 impl Socket for Server {
     fn close(self) {}
+
+    fn reset(&self) -> impl Future<Output = io::Error> + Send + 'static {
+        std::future::pending()
+    }
 }
 
 impl AsyncRead for Server {

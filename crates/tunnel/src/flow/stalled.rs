@@ -1,32 +1,38 @@
 //! The bound on flows that are not read.
 //!
-//! A flow whose application does not read keeps up to one window of bytes in this
-//! end, and the session's window is finite. When so many flows have stalled that the
-//! others would run short, the one that has been stalled longest is reset: one
-//! paused download must not stop all others.
+//! A flow whose application does not read keeps what it has been lent, and what a session
+//! may lend is finite. When flows that consume find too little because of it, the flow that
+//! has been stalled for a while and holds most is reset: one paused download must not stop
+//! all others. A flow that is read slowly is not stalled.
 
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bentpipe_quic::windows::Windows;
 use tokio::sync::oneshot;
 
-/// A write that takes longer than this is a stall.
+/// A write of which nothing is taken for longer than this is a stall.
 const STALLED_AFTER: Duration = Duration::from_secs(10);
 
-/// The stalled flows of one session.
-#[derive(Debug, Clone)]
-pub struct StalledFlows {
-    most: usize,
-    flows: Arc<Mutex<Flows>>,
-}
+/// The stalled flows of one end. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct StalledFlows(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
-struct Flows {
-    /// Counts up, so that the smallest key has been stalled longest.
+struct State {
     next: u64,
-    stalled: BTreeMap<u64, oneshot::Sender<()>>,
+    stalled: BTreeMap<u64, (Held, oneshot::Sender<()>)>,
+}
+
+/// A flow's part of what its session has lent.
+#[derive(Debug, Clone)]
+pub struct Held {
+    /// The session's windows.
+    pub windows: Windows,
+    /// The flow's stream.
+    pub stream: u64,
 }
 
 /// The flow was reset in favour of the others.
@@ -34,40 +40,63 @@ struct Flows {
 pub struct Evicted;
 
 impl StalledFlows {
-    /// Up to `most` flows may stall at the same time.
-    pub fn new(most: usize) -> Self {
-        Self {
-            most,
-            flows: Arc::default(),
-        }
-    }
-
-    /// Waits for `write`, a write to the application; the error tells that this flow
-    /// has to end because too many have stalled and it has for longest.
-    pub async fn bound<T>(&self, write: impl Future<Output = T>) -> Result<T, Evicted> {
+    /// Waits for `write`, a write of some bytes to the application; the error tells that the
+    /// flow has to end because its session lends too much to stalled flows, and this one
+    /// holds most.
+    pub async fn bound<T>(
+        &self,
+        held: &Held,
+        write: impl Future<Output = T>,
+    ) -> Result<T, Evicted> {
         tokio::pin!(write);
         if let Ok(done) = tokio::time::timeout(STALLED_AFTER, &mut write).await {
             return Ok(done);
         }
-        let (_stall, evicted) = self.enter();
-        tokio::select! {
-            biased;
-            done = write => Ok(done),
-            _ = evicted => Err(Evicted),
+        let (evict, mut evicted) = oneshot::channel();
+        let stall = Stall {
+            all: self,
+            number: self.enter(held, evict),
+        };
+        loop {
+            stall.all.relieve(held);
+            tokio::select! {
+                biased;
+                done = &mut write => return Ok(done),
+                _ = &mut evicted => return Err(Evicted),
+                () = tokio::time::sleep(STALLED_AFTER) => {}
+            }
         }
     }
 
-    fn enter(&self) -> (Stall<'_>, oneshot::Receiver<()>) {
-        let (evict, evicted) = oneshot::channel();
-        let mut flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = flows.next;
-        flows.next += 1;
-        flows.stalled.insert(number, evict);
-        if flows.stalled.len() > self.most {
-            // Dropping the sender is the message.
-            flows.stalled.pop_first();
+    fn enter(&self, held: &Held, evict: oneshot::Sender<()>) -> u64 {
+        let mut state = self.lock();
+        let number = state.next;
+        state.next += 1;
+        state.stalled.insert(number, (held.clone(), evict));
+        number
+    }
+
+    /// Ends the stalled flow that holds most, if the session of `held` is short.
+    fn relieve(&self, held: &Held) {
+        if !held.windows.are_short() {
+            return;
         }
-        (Stall { all: self, number }, evicted)
+        let mut state = self.lock();
+        let of_session = state
+            .stalled
+            .iter()
+            .filter(|(_, (other, _))| other.windows.is(&held.windows));
+        let largest = of_session
+            .max_by_key(|(_, (other, _))| other.windows.held(other.stream))
+            .map(|(number, _)| *number);
+        if let Some(number) = largest {
+            // Dropping the sender is the message.
+            state.stalled.remove(&number);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -79,11 +108,6 @@ struct Stall<'a> {
 
 impl Drop for Stall<'_> {
     fn drop(&mut self) {
-        let mut flows = self
-            .all
-            .flows
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        flows.stalled.remove(&self.number);
+        self.all.lock().stalled.remove(&self.number);
     }
 }

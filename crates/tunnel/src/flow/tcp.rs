@@ -20,7 +20,7 @@ use h3::error::{Code, StreamError};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 
 use super::outcome::{Carried, FlowError};
-use super::stalled::StalledFlows;
+use super::stalled::{Evicted, Held, StalledFlows};
 use crate::sockets::Socket;
 
 /// What is read from a socket at a time. It belongs to the thread, not to the flow,
@@ -90,7 +90,9 @@ pub async fn carry<U: Up, D: Down>(
     opened: impl AsyncFnOnce(&mut D) -> Result<(), FlowError>,
     stopped: impl Future<Output = ()> + Send,
     stalled: &StalledFlows,
+    held: &Held,
 ) -> (Carried, Result<(), FlowError>) {
+    let reset = socket.reset();
     let (mut reader, mut writer) = tokio::io::split(socket);
     let mut carried = Carried::default();
     let Carried {
@@ -99,13 +101,8 @@ pub async fn carry<U: Up, D: Down>(
     } = &mut carried;
 
     let upward = async {
-        tokio::pin!(stopped);
         loop {
-            let data = tokio::select! {
-                biased;
-                data = read(&mut reader) => data.map_err(FlowError::Local)?,
-                () = &mut stopped => return Err(FlowError::Stopped),
-            };
+            let data = read(&mut reader).await.map_err(FlowError::Local)?;
             if data.is_empty() {
                 up.finish().await?;
                 return Ok(());
@@ -114,23 +111,39 @@ pub async fn carry<U: Up, D: Down>(
             up.send(data).await?;
         }
     };
+    let upward = async {
+        tokio::select! {
+            biased;
+            done = upward => done,
+            () = stopped => Err(FlowError::Stopped),
+        }
+    };
     let downward = async {
         opened(&mut down).await?;
         loop {
             let (mut data, ended) = receive_batch(&mut down).await;
             *went_down += data.len() as u64;
-            stalled
-                .bound(writer.write_all_buf(&mut data))
-                .await
-                .map_err(|_| FlowError::Stalled)?
-                .map_err(FlowError::Local)?;
+            while data.has_remaining() {
+                let taken = stalled.bound(held, writer.write_buf(&mut data)).await;
+                if taken
+                    .map_err(|Evicted| FlowError::Stalled)?
+                    .map_err(FlowError::Local)?
+                    == 0
+                {
+                    return Err(FlowError::Local(io::ErrorKind::WriteZero.into()));
+                }
+            }
             if let Some(end) = ended {
                 end?;
                 return writer.shutdown().await.map_err(FlowError::Local);
             }
         }
     };
-    let result = tokio::try_join!(biased; downward, upward).map(|((), ())| ());
+    let result = tokio::select! {
+        biased;
+        done = async { tokio::try_join!(biased; downward, upward) } => done.map(|((), ())| ()),
+        error = reset => Err(FlowError::Local(error)),
+    };
     if result.is_ok() {
         reader.unsplit(writer).close();
     } else {

@@ -1,22 +1,29 @@
 //! The requests of one session: read, checked against the peer's role, answered.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use bentpipe_quic::h3::{Connection, Stops};
+use bentpipe_quic::h3::{Connection, Flows};
+use bentpipe_quic::windows::Pool;
 use bytes::Bytes;
 use tokio::sync::{Semaphore, watch};
 
 use super::dial::Dialler;
-use crate::flow::stalled::StalledFlows;
+use crate::flow::stalled::{Held, StalledFlows};
 use crate::flow::tally::Tally;
 use crate::flow::tcp::{self, Down as _};
 use crate::flow::{Carried, FlowError};
 use crate::identity::{Fingerprint, PeerRole, Registry};
 use crate::session::{BidiStream, path_summary};
 use crate::sockets::Dial;
-use crate::wire::MAX_FIELD_SECTION;
 use crate::wire::proxy_status::{self, ErrorKind, Refusal};
 use crate::wire::request::Request;
+use crate::wire::{MAX_FIELD_SECTION, connect};
+
+/// A request's header section has to be complete by then.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Requests of a one-time key, at most: it needs one, and may repeat it.
+const MAX_ENROLMENT_REQUESTS: usize = 8;
 
 /// Names that one session may have under way at the same time, so that slow ones delay
 /// nobody else's.
@@ -30,8 +37,10 @@ pub struct Requests<D> {
     pub registry: Arc<dyn Registry>,
     /// Connections to origins.
     pub dialler: Dialler<D>,
-    /// Flows of one session that may stall at the same time.
-    pub max_stalled_flows: usize,
+    /// The memory that flows are lent receive windows from.
+    pub pool: Pool,
+    /// The most that one flow is lent, bytes.
+    pub flow_window: u64,
     /// The counts of all sessions' flows.
     pub tally: Tally,
     /// Turns true when sessions are to take no more requests.
@@ -43,7 +52,7 @@ struct Peer {
     connection: noq::Connection,
     key: Fingerprint,
     role: PeerRole,
-    stops: Stops,
+    flows: Flows,
     stalled: StalledFlows,
     /// Names that it may have under way at the same time.
     resolving: Semaphore,
@@ -57,13 +66,13 @@ impl<D: Dial> Requests<D> {
         key: Fingerprint,
         role: PeerRole,
     ) {
-        let wire = Connection::new(connection.clone());
+        let wire = Connection::new(connection.clone(), &self.pool, self.flow_window);
         let peer = Arc::new(Peer {
             connection: connection.clone(),
             key,
             role,
-            stops: wire.stops(),
-            stalled: StalledFlows::new(self.max_stalled_flows),
+            flows: wire.flows(),
+            stalled: StalledFlows::default(),
             resolving: Semaphore::new(MAX_RESOLVING),
         });
         let mut requests = match h3::server::builder()
@@ -78,9 +87,13 @@ impl<D: Dial> Requests<D> {
                 return;
             }
         };
+        let mut most = match role {
+            PeerRole::Terminal => usize::MAX,
+            _ => MAX_ENROLMENT_REQUESTS,
+        };
         let mut draining = self.draining.clone();
         let mut told = false;
-        loop {
+        while most > 0 {
             let accepted = tokio::select! {
                 accepted = requests.accept() => accepted,
                 () = async { drop(draining.wait_for(|&draining| draining).await) }, if !told => {
@@ -90,15 +103,24 @@ impl<D: Dial> Requests<D> {
                     continue;
                 }
             };
+            most -= 1;
             match accepted {
                 Ok(Some(resolver)) => {
                     let (service, peer) = (self.clone(), peer.clone());
                     tokio::spawn(async move {
-                        match resolver.resolve_request().await {
-                            Ok((request, stream)) => {
+                        let resolved =
+                            tokio::time::timeout(HEADER_TIMEOUT, resolver.resolve_request());
+                        match resolved.await {
+                            Ok(Ok((request, stream))) => {
+                                let id = stream.send_id().into_inner();
+                                let host = connect::host(&request);
+                                peer.flows.scheduler.set_host(id, host.into());
                                 service.answer(Request::read(&request), stream, &peer).await;
                             }
-                            Err(error) => tracing::debug!(%key, "request not understood: {error}"),
+                            Ok(Err(error)) => {
+                                tracing::debug!(%key, "request not understood: {error}")
+                            }
+                            Err(_) => tracing::debug!(%key, "request not complete in time"),
                         }
                     });
                 }
@@ -174,7 +196,11 @@ impl<D: Dial> Requests<D> {
         if let Err(error) = stream.send_response(proxy_status::accepted()).await {
             return (Carried::default(), Err(error.into()));
         }
-        let stopped = peer.stops.stopped(stream.send_id());
+        let stopped = peer.flows.stops.stopped(stream.send_id());
+        let held = Held {
+            windows: peer.flows.windows.clone(),
+            stream: stream.send_id().into_inner(),
+        };
         let (up, down) = stream.split();
         tcp::carry(
             socket,
@@ -183,6 +209,7 @@ impl<D: Dial> Requests<D> {
             async |_: &mut _| Ok(()),
             stopped,
             &peer.stalled,
+            &held,
         )
         .await
     }

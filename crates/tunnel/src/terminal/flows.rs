@@ -1,6 +1,7 @@
 //! The flows of a terminal: applications' connections, each carried to the gateway.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +9,9 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, watch};
 
 use super::connector::Connector;
+use super::hosts::Hosts;
 use super::session::{DownStream, Session};
-use crate::flow::stalled::StalledFlows;
+use crate::flow::stalled::{Held, StalledFlows};
 use crate::flow::tally::Tally;
 use crate::flow::{Carried, FlowError, tcp};
 use crate::session::BidiStream;
@@ -32,6 +34,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(15);
 pub struct Terminal {
     session: watch::Receiver<Option<Session>>,
     flows: Arc<Semaphore>,
+    hosts: Hosts,
     stalled: StalledFlows,
     tally: Tally,
 }
@@ -41,10 +44,11 @@ impl Terminal {
     /// terminal is to work.
     pub fn new<R: Resolve>(connector: Connector<R>) -> (Self, impl Future<Output = Infallible>) {
         let (current, session) = watch::channel(None);
-        let stalled = StalledFlows::new(connector.transport.max_stalled_flows());
+        let stalled = StalledFlows::default();
         let terminal = Self {
             session,
             flows: Arc::new(Semaphore::new(MAX_FLOWS as usize)),
+            hosts: Hosts::default(),
             stalled,
             tally: Tally::default(),
         };
@@ -63,22 +67,37 @@ impl Terminal {
 
     /// Carries one application's connection to `target`; returns when it has ended.
     pub async fn carry(&self, socket: impl Socket, target: Target) {
+        self.carry_numbered(socket, target, 0).await;
+    }
+
+    /// The same for the host `client`: hosts have equal shares, whatever their number of flows.
+    pub async fn carry_for(&self, client: IpAddr, socket: impl Socket, target: Target) {
+        let host = self.hosts.enter(client);
+        self.carry_numbered(socket, target, host.number()).await;
+    }
+
+    async fn carry_numbered(&self, socket: impl Socket, target: Target, host: u32) {
         let Ok(_place) = self.flows.try_acquire() else {
             tracing::warn!(%target, "flow reset: {MAX_FLOWS} flows are open already");
             self.tally.failed("too_many_flows");
             return;
         };
         let _open = self.tally.open();
-        let (carried, result) = match self.open(&target).await {
+        let (carried, result) = match self.open(&target, host).await {
             Ok((session, stream)) => {
-                let stopped = session.stops().stopped(stream.id());
+                let stopped = session.flows().stops.stopped(stream.id());
+                let stream_number = stream.id().into_inner();
                 let (up, down) = stream.split();
                 let opened = async |down: &mut DownStream| {
                     let answer = tokio::time::timeout(ANSWER_WAIT, down.recv_response());
                     let answer = answer.await.map_err(|_| FlowError::Unanswered)??;
                     Refusal::read(&answer).map_err(FlowError::Refused)
                 };
-                tcp::carry(socket, up, down, opened, stopped, &self.stalled).await
+                let held = Held {
+                    windows: session.flows().windows.clone(),
+                    stream: stream_number,
+                };
+                tcp::carry(socket, up, down, opened, stopped, &self.stalled, &held).await
             }
             Err(error) => (Carried::default(), Err(error)),
         };
@@ -97,6 +116,7 @@ impl Terminal {
     async fn open(
         &self,
         target: &Target,
+        host: u32,
     ) -> Result<(Session, h3::client::RequestStream<BidiStream, Bytes>), FlowError> {
         let mut current = self.session.clone();
         let wait = current.wait_for(|session| session.as_ref().is_some_and(|s| !s.is_closed()));
@@ -104,7 +124,9 @@ impl Terminal {
             Ok(Ok(session)) => session.clone().ok_or(FlowError::NoSession)?,
             _ => return Err(FlowError::NoSession),
         };
-        let stream = session.connect(target).await?;
+        let stream = session.connect(target, host).await?;
+        let id = stream.id().into_inner();
+        session.flows().scheduler.set_host(id, host.into());
         Ok((session, stream))
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! - `connector`: opens the session
 //! - `session`: the one warm session
+//! - `hosts`: whose applications' connections
 //! - `flows`: applications' connections through it
 
 mod session;
 mod connector;
+mod hosts;
 mod flows;
 
 pub use connector::{Connector, SessionError};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bentpipe_quic::h3::{Connection, Opener, RecvStream, Stops};
+use bentpipe_quic::h3::{Connection, Flows, Opener, RecvStream};
 use bytes::Bytes;
 use h3::error::{Code, StreamError};
 
@@ -10,6 +10,7 @@ use crate::identity::Fingerprint;
 use crate::paths::PathLease;
 use crate::session::{BidiStream, REPLACED, close, describe, path_summary};
 use crate::target::Target;
+use crate::transport::Transport;
 use crate::wire::proxy_status::Refusal;
 use crate::wire::{MAX_FIELD_SECTION, connect, enrol};
 
@@ -18,7 +19,7 @@ use crate::wire::{MAX_FIELD_SECTION, connect, enrol};
 pub struct Session {
     connection: noq::Connection,
     requests: h3::client::SendRequest<Opener, Bytes>,
-    stops: Stops,
+    flows: Flows,
     lease: Arc<PathLease>,
 }
 
@@ -27,9 +28,17 @@ pub type DownStream = h3::client::RequestStream<RecvStream, Bytes>;
 
 impl Session {
     /// HTTP/3 on `connection`; the error says why not.
-    pub(super) async fn new(connection: noq::Connection, lease: PathLease) -> Result<Self, String> {
-        let wire = Connection::new(connection.clone());
-        let stops = wire.stops();
+    pub(super) async fn new(
+        connection: noq::Connection,
+        transport: &Transport,
+        lease: PathLease,
+    ) -> Result<Self, String> {
+        let wire = Connection::new(
+            connection.clone(),
+            &transport.pool(),
+            transport.flow_window(),
+        );
+        let flows = wire.flows();
         let (mut driver, requests) = h3::client::builder()
             .max_field_section_size(MAX_FIELD_SECTION)
             .send_grease(false)
@@ -43,7 +52,7 @@ impl Session {
         Ok(Self {
             connection,
             requests,
-            stops,
+            flows,
             lease: Arc::new(lease),
         })
     }
@@ -54,6 +63,15 @@ impl Session {
             .handshake_confirmed()
             .await
             .map_err(|error| describe(&error))
+    }
+
+    /// Waits until the gateway has taken the session: it has accepted our key and has room.
+    /// The error says why not.
+    pub async fn accepted(&self) -> Result<(), String> {
+        match self.flows.accepted().await {
+            true => Ok(()),
+            false => Err(self.closed().await),
+        }
     }
 
     /// Waits until the session is lost, and says why.
@@ -80,14 +98,15 @@ impl Session {
         self.connection.close_reason().is_some()
     }
 
-    /// Opens a flow to `target` and returns at once, without the gateway's answer.
+    /// Opens a flow of the host with number `host` to `target` and returns at once, without the gateway's answer.
     pub async fn connect(
         &self,
         target: &Target,
+        host: u32,
     ) -> Result<h3::client::RequestStream<BidiStream, Bytes>, StreamError> {
         self.requests
             .clone()
-            .send_request(connect::request(target))
+            .send_request(connect::request(target, host))
             .await
     }
 
@@ -119,9 +138,9 @@ impl Session {
         close(&self.connection, Code::H3_NO_ERROR, "done");
     }
 
-    /// Where the gateway's refusals to read on are learnt.
-    pub fn stops(&self) -> &Stops {
-        &self.stops
+    /// What the session's flows share: windows, scheduler, the gateway's refusals to read on.
+    pub(super) fn flows(&self) -> &Flows {
+        &self.flows
     }
 
     /// Figures of the session's QUIC connection.

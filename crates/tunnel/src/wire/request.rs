@@ -45,7 +45,7 @@ mod tests {
         for text in ["example.net:443", "[2001:db8::1]:80", "192.0.2.7:8080"] {
             let target: Target = text.parse().unwrap();
             assert_eq!(
-                Request::read(&connect::request(&target)),
+                Request::read(&connect::request(&target, 0)),
                 Ok(Request::Connect(target))
             );
         }

@@ -57,18 +57,22 @@ pub fn now() -> Instant {
 pub struct Stream {
     inner: Option<DuplexStream>,
     closed: bool,
-    broken_by_me: Arc<AtomicBool>,
-    broken_by_peer: Arc<AtomicBool>,
+    broken_by_me: Arc<Reset>,
+    broken_by_peer: Arc<Reset>,
+}
+
+/// Whether one side has reset a stream.
+#[derive(Debug, Default)]
+struct Reset {
+    is: AtomicBool,
+    news: tokio::sync::Notify,
 }
 
 /// A connected pair with `room` bytes of buffer each way.
 pub fn stream_pair(room: usize) -> (Stream, Stream) {
     let (a, b) = tokio::io::duplex(room);
-    let (flag_a, flag_b) = (
-        Arc::new(AtomicBool::new(false)),
-        Arc::new(AtomicBool::new(false)),
-    );
-    let end = |inner, mine: &Arc<AtomicBool>, theirs: &Arc<AtomicBool>| Stream {
+    let (flag_a, flag_b) = (Arc::<Reset>::default(), Arc::<Reset>::default());
+    let end = |inner, mine: &Arc<Reset>, theirs: &Arc<Reset>| Stream {
         inner: Some(inner),
         closed: false,
         broken_by_me: mine.clone(),
@@ -80,6 +84,7 @@ pub fn stream_pair(room: usize) -> (Stream, Stream) {
 impl Stream {
     fn reset_error(&self) -> Option<io::Error> {
         self.broken_by_peer
+            .is
             .load(Ordering::SeqCst)
             .then(|| io::Error::from(io::ErrorKind::ConnectionReset))
     }
@@ -93,12 +98,23 @@ impl Socket for Stream {
     fn close(mut self) {
         self.closed = true;
     }
+
+    fn reset(&self) -> impl Future<Output = io::Error> + Send + 'static {
+        let by_peer = self.broken_by_peer.clone();
+        async move {
+            while !by_peer.is.load(Ordering::SeqCst) {
+                by_peer.news.notified().await;
+            }
+            io::ErrorKind::ConnectionReset.into()
+        }
+    }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
         if !self.closed {
-            self.broken_by_me.store(true, Ordering::SeqCst);
+            self.broken_by_me.is.store(true, Ordering::SeqCst);
+            self.broken_by_me.news.notify_one();
         }
     }
 }
@@ -204,8 +220,8 @@ impl Dial for Internet {
         }
     }
 
-    fn own_addresses(&self) -> Vec<IpAddr> {
-        vec!["203.0.113.1".parse().unwrap()]
+    fn own_addresses(&self) -> io::Result<Vec<IpAddr>> {
+        Ok(vec!["203.0.113.1".parse().unwrap()])
     }
 }
 
@@ -307,18 +323,21 @@ impl Default for Setup {
     }
 }
 
-/// Two ends and what is between them.
+/// Two ends and what is between them. Clones are the same; it ends with the last.
+#[derive(Clone)]
 pub struct World {
     pub internet: Internet,
     pub terminal: Terminal,
     pub gateway: noq::Endpoint,
     network: Network,
-    tasks: Vec<JoinHandle<()>>,
+    _tasks: Arc<Tasks>,
 }
 
-impl Drop for World {
+struct Tasks(Vec<JoinHandle<()>>);
+
+impl Drop for Tasks {
     fn drop(&mut self) {
-        for task in &self.tasks {
+        for task in &self.0 {
             task.abort();
         }
     }
@@ -394,7 +413,7 @@ impl Setup {
             terminal,
             gateway,
             network,
-            tasks: vec![serving, keeping],
+            _tasks: Arc::new(Tasks(vec![serving, keeping])),
         }
     }
 }
@@ -409,10 +428,16 @@ impl World {
 
     /// An application's connection through the tunnel to `target`.
     pub fn connect(&self, target: &str) -> Stream {
+        self.connect_from(0, target)
+    }
+
+    /// The same from the application's `host`.
+    pub fn connect_from(&self, host: u8, target: &str) -> Stream {
         let (application, terminals_side) = stream_pair(256 * 1024);
         let terminal = self.terminal.clone();
         let target: Target = target.parse().unwrap();
-        tokio::spawn(async move { terminal.carry(terminals_side, target).await });
+        let client = IpAddr::from([192, 168, 7, host]);
+        tokio::spawn(async move { terminal.carry_for(client, terminals_side, target).await });
         application
     }
 

@@ -1,0 +1,223 @@
+//! Shares of one session: what flows leave each other, over GEO at 20 and 5 Mbit/s.
+
+mod support;
+
+use std::time::Duration;
+
+use bentpipe_link::Scenario;
+use bentpipe_units::{Bytes, Rate};
+use bentpipe_vnet::clock::Clock;
+use support::{Setup, Stream, World, in_virtual_time, now};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::timeout;
+
+const ORIGIN: &str = "93.184.216.34:80";
+const GEO: &str = "name = \"geo\"\n\
+    [forward]\nrate = \"20 Mbit/s\"\ndelay = \"250 ms\"\nqueue = \"375 kB\"\n\
+    [return]\nrate = \"5 Mbit/s\"\ndelay = \"250 ms\"\nqueue = \"100 kB\"\n";
+
+fn geo() -> Setup {
+    let mut setup = Setup {
+        scenario: Scenario::parse(GEO).unwrap(),
+        ..Setup::default()
+    };
+    // No more than the link has: nothing is hidden by windows that are too large.
+    setup.transport.expected_rate = Rate::from_bits_per_second(20_000_000);
+    setup.transport.memory = Bytes::new(64 << 20);
+    setup
+}
+
+/// Asks for an answer of `bytes`, and gives the application's side.
+///
+/// The request says how long the answer is; [`serve`] answers.
+async fn ask(world: &World, host: u8, bytes: u64) -> Stream {
+    let mut application = world.connect_from(host, ORIGIN);
+    application.write_all(&bytes.to_be_bytes()).await.unwrap();
+    application
+}
+
+/// Answers requests as fast as they are taken.
+fn serve(mut connections: UnboundedReceiver<Stream>) {
+    tokio::spawn(async move {
+        while let Some(mut stream) = connections.recv().await {
+            tokio::spawn(async move {
+                let mut length = [0; 8];
+                if stream.read_exact(&mut length).await.is_err() {
+                    return;
+                }
+                let mut left = u64::from_be_bytes(length);
+                let block = vec![b'x'; 64 * 1024];
+                while left > 0 {
+                    let now = left.min(block.len() as u64);
+                    let piece = &block[..usize::try_from(now).unwrap()];
+                    if stream.write_all(piece).await.is_err() {
+                        return;
+                    }
+                    left -= now;
+                }
+                let _ = stream.shutdown().await;
+                let _ = stream.read_to_end(&mut Vec::new()).await;
+            });
+        }
+    });
+}
+
+/// Reads up to `bytes`, within `time`; how many came.
+async fn read_for(stream: &mut Stream, bytes: u64, time: Duration) -> u64 {
+    let mut read = 0;
+    let _ = timeout(time, async {
+        let mut buffer = vec![0; 64 * 1024];
+        while read < bytes {
+            match stream.read(&mut buffer).await {
+                Ok(0) | Err(_) => return,
+                Ok(count) => read += count as u64,
+            }
+        }
+    })
+    .await;
+    read
+}
+
+/// How long the 20-kB answers to `times` requests take, one after the other.
+async fn small_requests(world: &World, times: usize) -> Vec<Duration> {
+    let mut took = Vec::new();
+    for number in 0..times {
+        let begin = now();
+        let mut stream = ask(world, 1, 20_000).await;
+        let read = read_for(&mut stream, 20_000, Duration::from_secs(60)).await;
+        assert_eq!(read, 20_000, "request {number} is answered");
+        took.push(begin.elapsed());
+        // At no fixed phase of anything.
+        tokio::time::sleep(Duration::from_millis(300 + 37 * (number as u64 % 11))).await;
+    }
+    took.sort();
+    took
+}
+
+fn p95(sorted: &[Duration]) -> Duration {
+    sorted[(sorted.len() * 95).div_ceil(100) - 1]
+}
+
+async fn warm(clock: &Clock) -> World {
+    let world = geo().start(clock);
+    serve(world.internet.serve(ORIGIN));
+    world.warm().await;
+    // The controller learns the link.
+    let mut stream = ask(&world, 1, 10 << 20).await;
+    assert_eq!(
+        read_for(&mut stream, 10 << 20, Duration::from_secs(60)).await,
+        10 << 20
+    );
+    drop(stream);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    world
+}
+
+/// A download that never ends, of which so much was read in `time`, bytes.
+async fn goodput(world: &World, host: u8, time: Duration) -> f64 {
+    let mut stream = ask(world, host, u64::MAX).await;
+    // Not counted: how it begins.
+    read_for(&mut stream, u64::MAX, Duration::from_secs(10)).await;
+    let read = read_for(&mut stream, u64::MAX, time).await;
+    read as f64 * 8.0 / time.as_secs_f64()
+}
+
+fn bulk(world: &World, host: u8) {
+    let world = world.clone();
+    tokio::spawn(async move {
+        let mut stream = ask(&world, host, u64::MAX).await;
+        read_for(&mut stream, u64::MAX, Duration::from_secs(3600)).await;
+    });
+}
+
+/// Reads 40 kB/s, or nothing at all.
+fn slow(world: &World, host: u8, reads: bool) {
+    let world = world.clone();
+    tokio::spawn(async move {
+        let mut stream = ask(&world, host, u64::MAX).await;
+        let mut buffer = vec![0; 4000];
+        loop {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            if reads && stream.read_exact(&mut buffer).await.is_err() {
+                return;
+            }
+        }
+    });
+}
+
+#[test]
+fn a_small_request_is_as_fast_beside_thirty_downloads_as_alone() {
+    in_virtual_time(async |clock| {
+        let world = warm(&clock).await;
+        let idle = p95(&small_requests(&world, 20).await);
+        for _ in 0..30 {
+            bulk(&world, 2);
+        }
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let beside = small_requests(&world, 60).await;
+        let (median, p95) = (beside[beside.len() / 2], p95(&beside));
+        println!("20 kB: idle p95 {idle:?}; beside 30 downloads median {median:?}, p95 {p95:?}");
+        assert!(
+            p95 <= idle + Duration::from_millis(50),
+            "{p95:?}, idle {idle:?}"
+        );
+    });
+}
+
+#[test]
+fn a_small_request_is_as_fast_beside_a_thousand_slow_readers_as_alone() {
+    in_virtual_time(async |clock| {
+        let world = warm(&clock).await;
+        let idle = p95(&small_requests(&world, 20).await);
+        for _ in 0..1000 {
+            slow(&world, 2, true);
+        }
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let beside = small_requests(&world, 40).await;
+        let (median, p95) = (beside[beside.len() / 2], p95(&beside));
+        println!(
+            "20 kB: idle p95 {idle:?}; beside 1000 slow readers median {median:?}, p95 {p95:?}"
+        );
+        assert!(
+            p95 <= idle + Duration::from_millis(50),
+            "{p95:?}, idle {idle:?}"
+        );
+    });
+}
+
+#[test]
+fn readers_that_are_slow_or_stalled_leave_a_download_its_rate() {
+    for (count, reads, least) in [(8, true, 15.5e6), (8, false, 18e6), (20, false, 18e6)] {
+        in_virtual_time(async |clock| {
+            let world = warm(&clock).await;
+            for _ in 0..count {
+                slow(&world, 2, reads);
+            }
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            let rate = goodput(&world, 1, Duration::from_secs(60)).await;
+            let small = p95(&small_requests(&world, 10).await);
+            println!(
+                "{count} readers, slow not stalled: {reads}: download {:.2} Mbit/s, then 20 kB in {small:?}",
+                rate / 1e6
+            );
+            assert!(rate >= least, "{count} readers, {reads}: {rate}");
+        });
+    }
+}
+
+#[test]
+fn hosts_have_equal_shares_whatever_their_number_of_flows() {
+    in_virtual_time(async |clock| {
+        let world = warm(&clock).await;
+        for _ in 0..16 {
+            bulk(&world, 2);
+        }
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let one = goodput(&world, 1, Duration::from_secs(60)).await;
+        // 20 Mbit/s without the headers of IP, UDP, QUIC and its frames.
+        let share = one / (20e6 * 1437.0 / 1500.0);
+        println!("host with one flow beside a host with sixteen: {share:.3}");
+        assert!((0.45..=0.55).contains(&share), "{share}");
+    });
+}
