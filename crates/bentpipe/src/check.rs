@@ -32,8 +32,12 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         None => guess(command)?,
     };
     match role {
-        Role::Terminal => Files::terminal(command.file.clone()).read_terminal().map(|_| ()),
-        Role::Gateway => Files::gateway(command.file.clone()).read_gateway().map(|_| ()),
+        Role::Terminal => Files::terminal(command.file.clone())
+            .read_terminal()
+            .map(|_| ()),
+        Role::Gateway => Files::gateway(command.file.clone())
+            .read_gateway()
+            .map(|_| ()),
     }?;
     daemon::say(format_args!(
         "{}: right, for a {}",

@@ -336,7 +336,10 @@ mod tests {
     use super::*;
 
     fn refusal(text: &str) -> String {
-        toml::from_str::<Terminal>(text).unwrap().check().unwrap_err()
+        toml::from_str::<Terminal>(text)
+            .unwrap()
+            .check()
+            .unwrap_err()
     }
 
     #[test]
@@ -345,13 +348,18 @@ mod tests {
         let told = refusal(open);
         assert!(told.contains("clients = [\"192.168.1.0/24\"]"), "{told}");
         let listed = format!("{open}clients = [\"192.168.1.0/24\"]\n");
-        toml::from_str::<Terminal>(&listed).unwrap().check().unwrap();
+        toml::from_str::<Terminal>(&listed)
+            .unwrap()
+            .check()
+            .unwrap();
     }
 
     #[test]
     fn an_option_without_effect_is_an_error() {
         let socks = "[ingress.socks5]\nlisten = \"127.0.0.1:1080\"\n";
-        let rate = refusal(&format!("{socks}[transport]\ncontracted_rate = \"20 Mbit/s\"\n"));
+        let rate = refusal(&format!(
+            "{socks}[transport]\ncontracted_rate = \"20 Mbit/s\"\n"
+        ));
         assert!(rate.contains("has no effect with controller"), "{rate}");
         let clients = refusal(&format!("{socks}clients = [\"192.168.1.0/24\"]\n"));
         assert!(clients.contains("has no effect"), "{clients}");

@@ -22,13 +22,18 @@ fn document() -> String {
 
 /// One table of the file, and then those in it.
 fn table(text: &mut String, root: &Value, schema: &Value, name: &str) {
-    let properties = schema["properties"].as_object().expect("a table has options");
+    let properties = schema["properties"]
+        .as_object()
+        .expect("a table has options");
     let required = |name: &str| {
         let list = schema["required"].as_array();
         list.is_some_and(|list| list.iter().any(|required| required == name))
     };
     if !name.is_empty() {
-        let about = schema["description"].as_str().unwrap_or_default().replace('\n', " ");
+        let about = schema["description"]
+            .as_str()
+            .unwrap_or_default()
+            .replace('\n', " ");
         let _ = write!(text, "\n### [{name}]\n\n{about}\n");
     }
     let mut inner = Vec::new();
@@ -44,17 +49,26 @@ fn table(text: &mut String, root: &Value, schema: &Value, name: &str) {
             Some(Value::Null) | None => "(none)".to_owned(),
             Some(value) => format!("`{value}`"),
         };
-        let about = declared["description"].as_str().or(resolved["description"].as_str());
+        let about = declared["description"]
+            .as_str()
+            .or(resolved["description"].as_str());
         let about = about.unwrap_or_default().replace('\n', " ");
         assert!(!about.is_empty(), "{name}.{option} says nothing");
         let choices = choices(&resolved);
         let _ = writeln!(rows, "| `{option}` | {default} | {about}{choices} |");
     }
     if !rows.is_empty() {
-        let _ = write!(text, "\n| option | default | meaning |\n|---|---|---|\n{rows}");
+        let _ = write!(
+            text,
+            "\n| option | default | meaning |\n|---|---|---|\n{rows}"
+        );
     }
     for (option, schema) in inner {
-        let name = if name.is_empty() { option.clone() } else { format!("{name}.{option}") };
+        let name = if name.is_empty() {
+            option.clone()
+        } else {
+            format!("{name}.{option}")
+        };
         table(text, root, &schema, &name);
     }
 }
@@ -65,7 +79,10 @@ fn choices(schema: &Value) -> String {
         return String::new();
     };
     let words = list.iter().map(|choice| {
-        let about = choice["description"].as_str().unwrap_or_default().replace('\n', " ");
+        let about = choice["description"]
+            .as_str()
+            .unwrap_or_default()
+            .replace('\n', " ");
         format!(" `{}`: {about}", choice["const"])
     });
     words.collect()

@@ -164,7 +164,10 @@ pub fn tell_what_waits<T: Serialize + DeserializeOwned>(
     };
     let (before, new) = (comparable(before), comparable(new));
     let names = |table: &Option<toml::Table>| -> Vec<String> {
-        table.iter().flat_map(|table| table.keys().cloned()).collect()
+        table
+            .iter()
+            .flat_map(|table| table.keys().cloned())
+            .collect()
     };
     let mut waiting = names(&before);
     waiting.extend(names(&new));

@@ -38,7 +38,10 @@ pub fn start() {
         // A closed standard error ends no daemon.
         .log_internal_errors(false)
         .with_filter(Bounded::default());
-    tracing_subscriber::registry().with(level).with(lines).init();
+    tracing_subscriber::registry()
+        .with(level)
+        .with(lines)
+        .init();
 }
 
 /// Logs what `level` says from now on, unless the environment says otherwise.
@@ -85,13 +88,22 @@ impl<S: Subscriber> Filter<S> for Bounded {
         if *metadata.level() > Level::INFO {
             return true;
         }
-        let place = (metadata.file().unwrap_or_default(), metadata.line().unwrap_or_default());
+        let place = (
+            metadata.file().unwrap_or_default(),
+            metadata.line().unwrap_or_default(),
+        );
         let now = Instant::now();
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let window = places.entry(place).or_insert(Window { since: now, lines: 0 });
+        let window = places.entry(place).or_insert(Window {
+            since: now,
+            lines: 0,
+        });
         if now.duration_since(window.since) >= EVERY {
             let left_out = window.lines.saturating_sub(BURST);
-            *window = Window { since: now, lines: 0 };
+            *window = Window {
+                since: now,
+                lines: 0,
+            };
             if left_out > 0 {
                 eprint_line(place, left_out);
             }

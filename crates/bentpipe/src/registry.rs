@@ -132,7 +132,11 @@ impl FileRegistry {
         check_name(name).map_err(anyhow::Error::msg)?;
         self.change(|list| {
             let index = list.find_terminal(selector)?;
-            if list.terminal.iter().any(|t| t.name.as_deref() == Some(name)) {
+            if list
+                .terminal
+                .iter()
+                .any(|t| t.name.as_deref() == Some(name))
+            {
                 return Err(format!("there is a terminal called {name:?} already"));
             }
             let terminal = &mut list.terminal[index];
@@ -146,7 +150,9 @@ impl FileRegistry {
         self.change(|list| {
             let index = find(
                 selector,
-                list.enrolment.iter().map(|line| (&line.key, line.name.as_deref())),
+                list.enrolment
+                    .iter()
+                    .map(|line| (&line.key, line.name.as_deref())),
                 "enrolment line",
                 "bentpipe gateway lines list",
             )?;
@@ -229,7 +235,12 @@ impl List {
         )
     }
 
-    fn enrol(&mut self, line: &Fingerprint, terminal: Fingerprint, now: Date) -> Result<(), String> {
+    fn enrol(
+        &mut self,
+        line: &Fingerprint,
+        terminal: Fingerprint,
+        now: Date,
+    ) -> Result<(), String> {
         const AGAIN: &str = "make a new line at the gateway with `bentpipe gateway init`";
         let known = self.terminal.iter().any(|known| known.key == terminal);
         let entry = self
@@ -255,7 +266,9 @@ impl List {
         if let Some(expires) = entry.expires
             && expires <= now
         {
-            return Err(format!("the enrolment line has expired at {expires}; {AGAIN}"));
+            return Err(format!(
+                "the enrolment line has expired at {expires}; {AGAIN}"
+            ));
         }
         entry.used_by = Some(terminal);
         let name = entry.name.clone();
@@ -286,7 +299,9 @@ fn find<'a>(
         }
         if digits.len() >= 4 && key["sha256:".len()..].starts_with(digits) {
             if found.is_some() {
-                return Err(format!("more than one {what} begins with {selector:?}; give more of the key"));
+                return Err(format!(
+                    "more than one {what} begins with {selector:?}; give more of the key"
+                ));
             }
             found = Some(index);
         }
@@ -300,7 +315,9 @@ fn find<'a>(
 pub fn check_name(name: &str) -> Result<(), String> {
     let fits = (1..=64).contains(&name.len())
         && !name.starts_with("sha256:")
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     if fits {
         return Ok(());
     }
@@ -423,7 +440,10 @@ mod tests {
     #[test]
     fn the_file_reads_as_it_was_written_and_old_files_are_read() {
         let list = with_line();
-        assert_eq!(toml::from_str::<List>(&toml::to_string(&list).unwrap()).unwrap(), list);
+        assert_eq!(
+            toml::from_str::<List>(&toml::to_string(&list).unwrap()).unwrap(),
+            list
+        );
         let old = format!("[[terminal]]\nkey = \"{}\"\n", key(2));
         assert_eq!(toml::from_str::<List>(&old).unwrap().terminal.len(), 1);
     }

@@ -124,7 +124,11 @@ async fn release(files: Files) -> Result<(), Failure> {
     let removed = tproxy::release(port).await;
     daemon::say(format_args!(
         "{}",
-        if removed { "released" } else { "nothing was held back" }
+        if removed {
+            "released"
+        } else {
+            "nothing was held back"
+        }
     ));
     Ok(())
 }
@@ -312,7 +316,9 @@ async fn reloaded(
 ) -> Option<config::Terminal> {
     let new = daemon::read_again(files.read_terminal())?;
     if let (Some(rules), Some(transparent)) = (rules, &new.ingress.transparent)
-        && let Err(error) = rules.change(transparent.left_alone(), transparent.fail).await
+        && let Err(error) = rules
+            .change(transparent.left_alone(), transparent.fail)
+            .await
     {
         tracing::error!("{error}; all stays as it was");
         return None;

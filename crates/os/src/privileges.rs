@@ -24,7 +24,9 @@ pub enum PrivilegeError {
     #[error("there is no user {0:?} in /etc/passwd; `useradd --system {0}` makes one")]
     User(String),
     /// Not root.
-    #[error("only root can become the user {user:?}, and this is user {uid}; start it as root, or leave `user` out")]
+    #[error(
+        "only root can become the user {user:?}, and this is user {uid}; start it as root, or leave `user` out"
+    )]
     NotRoot {
         /// Who was asked for.
         user: String,

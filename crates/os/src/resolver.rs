@@ -59,7 +59,11 @@ impl Resolver {
 
     fn current(&self) -> io::Result<TokioResolver> {
         let changed = FILES.map(|file| std::fs::metadata(file).and_then(|m| m.modified()).ok());
-        let mut current = self.0.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self
+            .0
+            .current
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(configured) = &*current
             && configured.changed == changed
         {

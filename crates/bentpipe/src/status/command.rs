@@ -52,7 +52,8 @@ pub fn run(command: &Command) -> Result<(), Failure> {
                 if command.json {
                     daemon::say(format_args!("{}", text.trim_end()));
                 } else {
-                    let status: Status = serde_json::from_str(&text).map_err(anyhow::Error::from)?;
+                    let status: Status =
+                        serde_json::from_str(&text).map_err(anyhow::Error::from)?;
                     daemon::say(format_args!("{}", for_people(&status).trim_end()));
                 }
             }
@@ -91,7 +92,11 @@ fn for_people(status: &Status) -> String {
         "sessions: {} of {}{}",
         status.sessions.len(),
         status.max_sessions,
-        if status.sessions.is_empty() { "; the log says why" } else { "" }
+        if status.sessions.is_empty() {
+            "; the log says why"
+        } else {
+            ""
+        }
     ));
     lines.extend(status.sessions.iter().map(session));
     let flows = &status.flows;

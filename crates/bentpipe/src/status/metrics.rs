@@ -52,36 +52,122 @@ async fn answer(mut stream: TcpStream, ask: &Ask) -> io::Result<()> {
 /// All figures.
 fn text(status: &Status) -> String {
     let mut text = Text(String::new());
-    text.one("bentpipe_uptime_seconds", "gauge", "Time since the start", status.uptime_s);
-    text.one("bentpipe_resident_bytes", "gauge", "Resident memory of the process", status.resident_bytes);
-    text.one("bentpipe_memory_limit_bytes", "gauge", "What sessions may hold by the configuration", status.memory_limit_bytes);
-    text.one("bentpipe_sessions", "gauge", "Open sessions", status.sessions.len() as u64);
-    text.one("bentpipe_sessions_max", "gauge", "Sessions that fit the memory", status.max_sessions);
+    text.one(
+        "bentpipe_uptime_seconds",
+        "gauge",
+        "Time since the start",
+        status.uptime_s,
+    );
+    text.one(
+        "bentpipe_resident_bytes",
+        "gauge",
+        "Resident memory of the process",
+        status.resident_bytes,
+    );
+    text.one(
+        "bentpipe_memory_limit_bytes",
+        "gauge",
+        "What sessions may hold by the configuration",
+        status.memory_limit_bytes,
+    );
+    text.one(
+        "bentpipe_sessions",
+        "gauge",
+        "Open sessions",
+        status.sessions.len() as u64,
+    );
+    text.one(
+        "bentpipe_sessions_max",
+        "gauge",
+        "Sessions that fit the memory",
+        status.max_sessions,
+    );
     let flows = &status.flows;
     text.one("bentpipe_flows_open", "gauge", "Open flows", flows.open);
-    text.one("bentpipe_flows_ended_total", "counter", "Flows that ended well", flows.ended);
-    text.one("bentpipe_flow_up_bytes_total", "counter", "Bytes from local sockets into the tunnel, of flows that are over", flows.up_bytes);
-    text.one("bentpipe_flow_down_bytes_total", "counter", "Bytes from the tunnel to local sockets, of flows that are over", flows.down_bytes);
-    text.head("bentpipe_flows_failed_total", "counter", "Flows refused or reset, by cause");
+    text.one(
+        "bentpipe_flows_ended_total",
+        "counter",
+        "Flows that ended well",
+        flows.ended,
+    );
+    text.one(
+        "bentpipe_flow_up_bytes_total",
+        "counter",
+        "Bytes from local sockets into the tunnel, of flows that are over",
+        flows.up_bytes,
+    );
+    text.one(
+        "bentpipe_flow_down_bytes_total",
+        "counter",
+        "Bytes from the tunnel to local sockets, of flows that are over",
+        flows.down_bytes,
+    );
+    text.head(
+        "bentpipe_flows_failed_total",
+        "counter",
+        "Flows refused or reset, by cause",
+    );
     for (cause, count) in &flows.failed {
         text.line("bentpipe_flows_failed_total", &[("cause", cause)], count);
     }
     type Figure = fn(&SessionStatus) -> f64;
-    #[expect(clippy::cast_precision_loss, reason = "Prometheus counts in floating point")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "Prometheus counts in floating point"
+    )]
     let figures: [(&str, &str, &str, Figure); 7] = [
-        ("bentpipe_session_rtt_seconds", "gauge", "Smoothed round trip", |s| s.rtt_ms / 1e3),
-        ("bentpipe_session_window_bytes", "gauge", "Congestion window", |s| s.window_bytes as f64),
-        ("bentpipe_session_mtu_bytes", "gauge", "UDP payload that the path carries", |s| s.mtu_bytes as f64),
-        ("bentpipe_session_sent_bytes_total", "counter", "UDP payload sent", |s| s.sent_bytes as f64),
-        ("bentpipe_session_received_bytes_total", "counter", "UDP payload received", |s| s.received_bytes as f64),
-        ("bentpipe_session_sent_packets_total", "counter", "Datagrams sent", |s| s.sent_packets as f64),
-        ("bentpipe_session_lost_packets_total", "counter", "Packets declared lost", |s| s.lost_packets as f64),
+        (
+            "bentpipe_session_rtt_seconds",
+            "gauge",
+            "Smoothed round trip",
+            |s| s.rtt_ms / 1e3,
+        ),
+        (
+            "bentpipe_session_window_bytes",
+            "gauge",
+            "Congestion window",
+            |s| s.window_bytes as f64,
+        ),
+        (
+            "bentpipe_session_mtu_bytes",
+            "gauge",
+            "UDP payload that the path carries",
+            |s| s.mtu_bytes as f64,
+        ),
+        (
+            "bentpipe_session_sent_bytes_total",
+            "counter",
+            "UDP payload sent",
+            |s| s.sent_bytes as f64,
+        ),
+        (
+            "bentpipe_session_received_bytes_total",
+            "counter",
+            "UDP payload received",
+            |s| s.received_bytes as f64,
+        ),
+        (
+            "bentpipe_session_sent_packets_total",
+            "counter",
+            "Datagrams sent",
+            |s| s.sent_packets as f64,
+        ),
+        (
+            "bentpipe_session_lost_packets_total",
+            "counter",
+            "Packets declared lost",
+            |s| s.lost_packets as f64,
+        ),
     ];
     for (name, kind, help, figure) in figures {
         text.head(name, kind, help);
         for session in &status.sessions {
             let peer = session.name.as_deref().unwrap_or(&session.key);
-            text.line(name, &[("peer", peer), ("key", &session.key)], figure(session));
+            text.line(
+                name,
+                &[("peer", peer), ("key", &session.key)],
+                figure(session),
+            );
         }
     }
     text.0
@@ -103,7 +189,10 @@ impl Text {
         let labels: Vec<_> = labels
             .iter()
             .map(|(label, value)| {
-                let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+                let value = value
+                    .replace('\\', "\\\\")
+                    .replace('"', "\\\"")
+                    .replace('\n', "\\n");
                 format!("{label}=\"{value}\"")
             })
             .collect();

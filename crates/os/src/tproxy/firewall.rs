@@ -79,7 +79,12 @@ impl Firewall {
             if chain["table"] == own {
                 continue;
             }
-            let name = format!("{} {} {}", text(chain, "family"), text(chain, "table"), text(chain, "name"));
+            let name = format!(
+                "{} {} {}",
+                text(chain, "family"),
+                text(chain, "table"),
+                text(chain, "name")
+            );
             match chain["hook"].as_str() {
                 Some("input") => {
                     let verdict = rules.verdict(chain, text(chain, "name"), 0);
@@ -172,14 +177,15 @@ impl<'a> Rules<'a> {
     fn forbids(&self, chain: &'a Value, name: &str, depth: usize) -> bool {
         depth <= DEEPEST
             && self.of(chain, name).any(|expressions| {
-                let invalid = expressions
+                let invalid = expressions.iter().any(|e| e["match"]["right"] == "invalid");
+                expressions
                     .iter()
-                    .any(|e| e["match"]["right"] == "invalid");
-                expressions.iter().filter_map(only).any(|(kind, body)| match kind {
-                    "drop" | "reject" => !invalid,
-                    "jump" | "goto" => self.forbids(chain, text(body, "target"), depth + 1),
-                    _ => false,
-                })
+                    .filter_map(only)
+                    .any(|(kind, body)| match kind {
+                        "drop" | "reject" => !invalid,
+                        "jump" | "goto" => self.forbids(chain, text(body, "target"), depth + 1),
+                        _ => false,
+                    })
             })
     }
 

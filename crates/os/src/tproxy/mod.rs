@@ -38,7 +38,15 @@ const REPAIR_PAUSE: Duration = Duration::from_secs(1);
 /// What becomes of connections that would be taken when no terminal runs, because it was
 /// killed or has crashed.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema, serde::Serialize,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    serde::Deserialize,
+    schemars::JsonSchema,
+    serde::Serialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Fail {

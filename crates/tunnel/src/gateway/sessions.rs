@@ -42,7 +42,9 @@ impl Sessions {
             old.close(
                 VarInt::from_u32(REPLACED),
                 match from {
-                    Some(from) => format!("replaced by a newer session with the same key, from {from}"),
+                    Some(from) => {
+                        format!("replaced by a newer session with the same key, from {from}")
+                    }
                     None => "replaced by a newer session with the same key".to_owned(),
                 }
                 .as_bytes(),
