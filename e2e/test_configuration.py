@@ -30,7 +30,7 @@ def refused(where: Namespace, *words: str | Path) -> str:
         (('allow = ["10', 'allow = ["10.0.0.0/99", "10'), "allow", "10.0.0.0/99"),
         (("[transport]", "[transport]\ncolour = 3"), "colour", ""),
         (("[transport]", '[transport]\ncontroller = "warp"'), "controller", "warp"),
-        (("[transport]", '[transport]\ncontroller = "fixed"'), "contracted_rate", "nothing"),
+        (("[transport]", '[transport]\ncontroller = "fixed"'), "contracted_rate", "is missing"),
     ],
 )
 def test_gateway(tunnel: Bentpipe, edit: tuple[str, str], field: str, value: str) -> None:

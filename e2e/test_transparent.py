@@ -235,7 +235,9 @@ def unprivileged(tunnel: Bentpipe) -> Iterator[Process]:
     # Nobody may not enter the test's own directory.
     with tempfile.TemporaryDirectory(prefix=tunnel.path.run) as name:
         home = Path(name)
-        shutil.copytree(tunnel.terminal_config.parent, home, dirs_exist_ok=True)
+        shutil.copytree(
+            tunnel.terminal_config.parent, home, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.sock")
+        )
         binary = home / "bentpipe"
         shutil.copyfile(host.binary(), binary)
         binary.chmod(0o755)

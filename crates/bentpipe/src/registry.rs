@@ -162,13 +162,18 @@ impl FileRegistry {
 
     /// What the terminal with `key` is called.
     pub fn name_of(&self, key: &Fingerprint) -> Option<String> {
-        let list = self.current();
-        let terminal = list.terminal.iter().find(|terminal| terminal.key == *key);
-        terminal.and_then(|terminal| terminal.name.clone())
+        self.with(|list| {
+            let terminal = list.terminal.iter().find(|terminal| terminal.key == *key);
+            terminal.and_then(|terminal| terminal.name.clone())
+        })
     }
 
     /// The list as it is now.
     pub fn current(&self) -> List {
+        self.with(List::clone)
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&List) -> T) -> T {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let now = changed(&self.path);
         if read.0 != now {
@@ -181,7 +186,7 @@ impl FileRegistry {
                 }
             }
         }
-        read.1.clone()
+        look(&read.1)
     }
 
     /// Reads, changes and replaces the file while no other process does.
@@ -323,14 +328,15 @@ pub fn check_name(name: &str) -> Result<(), String> {
 
 impl Registry for FileRegistry {
     fn role(&self, key: &Fingerprint) -> PeerRole {
-        let list = self.current();
-        if list.terminal.iter().any(|terminal| terminal.key == *key) {
-            PeerRole::Terminal
-        } else if list.enrolment.iter().any(|enrolment| enrolment.key == *key) {
-            PeerRole::Enrolment
-        } else {
-            PeerRole::Unknown
-        }
+        self.with(|list| {
+            if list.terminal.iter().any(|terminal| terminal.key == *key) {
+                PeerRole::Terminal
+            } else if list.enrolment.iter().any(|enrolment| enrolment.key == *key) {
+                PeerRole::Enrolment
+            } else {
+                PeerRole::Unknown
+            }
+        })
     }
 
     fn enrol(&self, enrolment: &Fingerprint, terminal: Fingerprint) -> Result<(), String> {

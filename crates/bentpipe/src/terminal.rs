@@ -356,9 +356,9 @@ fn connector(
         identity: Arc::new(identity),
         gateway,
         gateway_key,
-        transport,
         paths,
-        resolver: Machine::default(),
+        resolver: Machine::new(transport.memory),
+        transport,
     })
 }
 
@@ -370,7 +370,7 @@ async fn announce(
     while session.changed().await.is_ok() {
         let current = session.borrow_and_update().clone();
         if let Some(current) = current
-            && current.confirmed().await.is_ok()
+            && current.accepted().await.is_ok()
         {
             daemon::say(format_args!("session: up with gateway {gateway}"));
         }

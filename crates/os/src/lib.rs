@@ -16,6 +16,7 @@ pub mod realtime;
 
 pub mod ingress;
 pub mod tproxy;
+mod receive_memory;
 pub mod tcp;
 pub mod resolver;
 pub mod machine;

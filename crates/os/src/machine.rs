@@ -5,21 +5,36 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd as _;
 
 use bentpipe_tunnel::sockets::{Dial, Resolve};
-use tokio::net::TcpStream;
+use bentpipe_units::Bytes;
+use tokio::net::{TcpSocket, TcpStream};
 
+use crate::receive_memory::ReceiveMemory;
 use crate::resolver::Resolver;
 use crate::tcp::TcpFlow;
 
 /// What an origin may send before the gateway has read any of it: 100 Mbit/s at 80 ms.
 const ORIGIN_WINDOW: libc::c_int = 1 << 20;
 
-/// Dials with the machine's TCP and asks the machine's name servers.
-#[derive(Debug, Clone, Default)]
-pub struct Machine(Resolver);
+/// Dials with the machine's TCP and asks the machine's name servers. Clones share memory.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    resolver: Resolver,
+    receive: ReceiveMemory,
+}
+
+impl Machine {
+    /// A dialler whose connections may hold half of `memory` unread in the kernel.
+    pub fn new(memory: Bytes) -> Self {
+        Self {
+            resolver: Resolver::default(),
+            receive: ReceiveMemory::new(memory.as_u64() / 2),
+        }
+    }
+}
 
 impl Resolve for Machine {
     async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        self.0.resolve(host).await
+        self.resolver.resolve(host).await
     }
 }
 
@@ -27,19 +42,26 @@ impl Dial for Machine {
     type Socket = TcpFlow;
 
     async fn dial(&self, address: SocketAddr) -> io::Result<TcpFlow> {
-        let stream = TcpStream::connect(address).await?;
-        open_window(&stream);
-        TcpFlow::new(stream)
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        }?;
+        let lent = self.receive.lend();
+        if let Some(bytes) = lent.fixed() {
+            socket.set_recv_buffer_size(bytes)?;
+        }
+        let stream = socket.connect(address).await?;
+        if lent.fixed().is_none() {
+            open_window(&stream);
+        }
+        let mut flow = TcpFlow::new(stream)?;
+        flow.lent = Some(lent);
+        Ok(flow)
     }
 
-    fn own_addresses(&self) -> Vec<IpAddr> {
-        match if_addrs::get_if_addrs() {
-            Ok(interfaces) => interfaces.iter().map(if_addrs::Interface::ip).collect(),
-            Err(error) => {
-                tracing::warn!("the machine's own addresses cannot be read: {error}");
-                Vec::new()
-            }
-        }
+    fn own_addresses(&self) -> io::Result<Vec<IpAddr>> {
+        let interfaces = if_addrs::get_if_addrs()?;
+        Ok(interfaces.iter().map(if_addrs::Interface::ip).collect())
     }
 }
 

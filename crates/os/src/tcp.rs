@@ -12,13 +12,22 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::receive_memory::Lent;
+
 /// A peer that has vanished without a word is noticed after about ten minutes; RFC
 /// 5382 lets NATs forget a silent connection after two hours at the earliest.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(300), Duration::from_secs(60), 5);
 
+/// What the kernel takes of a flow before it can send it, bytes.
+const UNSENT: u32 = 128 * 1024;
+
 /// A connection that is reset when it is dropped, also when the process is killed.
 #[derive(Debug)]
-pub struct TcpFlow(Arc<TcpStream>);
+pub struct TcpFlow {
+    stream: Arc<TcpStream>,
+    /// What the kernel may hold for it, if that is counted.
+    pub(crate) lent: Option<Lent>,
+}
 
 impl TcpFlow {
     /// Makes `stream` a flow's local side.
@@ -26,6 +35,8 @@ impl TcpFlow {
         let (idle, interval, probes) = KEEPALIVE;
         let socket = SockRef::from(&stream);
         socket.set_tcp_nodelay(true)?;
+        // What is not sent yet waits here, where it is counted, not in the kernel.
+        socket.set_tcp_notsent_lowat(UNSENT)?;
         socket.set_tcp_keepalive(
             &TcpKeepalive::new()
                 .with_time(idle)
@@ -35,7 +46,10 @@ impl TcpFlow {
         // Whoever closes the socket, and be it the kernel after a crash, sends RST:
         // nobody may take half a transfer for a whole one.
         socket.set_linger(Some(Duration::ZERO))?;
-        Ok(Self(Arc::new(stream)))
+        Ok(Self {
+            stream: Arc::new(stream),
+            lent: None,
+        })
     }
 }
 
@@ -43,11 +57,11 @@ impl Socket for TcpFlow {
     fn close(self) {
         // What is still to be sent is the kernel's to deliver. Should this fail, the
         // connection is reset instead, which is the safe side.
-        let _ = SockRef::from(&*self.0).set_linger(None);
+        let _ = SockRef::from(&*self.stream).set_linger(None);
     }
 
     fn reset(&self) -> impl Future<Output = io::Error> + Send + 'static {
-        let stream = self.0.clone();
+        let stream = self.stream.clone();
         async move {
             if let Err(error) = stream.ready(Interest::ERROR).await {
                 return error;
@@ -67,8 +81,8 @@ impl AsyncRead for TcpFlow {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         loop {
-            ready!(self.0.poll_read_ready(context))?;
-            match self.0.try_read(buffer.initialize_unfilled()) {
+            ready!(self.stream.poll_read_ready(context))?;
+            match self.stream.try_read(buffer.initialize_unfilled()) {
                 Ok(count) => {
                     buffer.advance(count);
                     return Poll::Ready(Ok(()));
@@ -87,8 +101,8 @@ impl AsyncWrite for TcpFlow {
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.0.poll_write_ready(context))?;
-            match self.0.try_write(data) {
+            ready!(self.stream.poll_write_ready(context))?;
+            match self.stream.try_write(data) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 written => return Poll::Ready(written),
             }
@@ -100,6 +114,6 @@ impl AsyncWrite for TcpFlow {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(SockRef::from(&*self.0).shutdown(Shutdown::Write))
+        Poll::Ready(SockRef::from(&*self.stream).shutdown(Shutdown::Write))
     }
 }

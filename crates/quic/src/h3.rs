@@ -16,8 +16,10 @@ use bytes::{Buf, Bytes, BytesMut};
 use h3::error::Code;
 use h3::quic::{ConnectionErrorIncoming, StreamErrorIncoming, StreamId, WriteBuf};
 use noq::{ConnectionError, PathId, ReadError, VarInt, WriteError};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::frames::FrameBound;
 use crate::schedule::{Class, Scheduler};
 use crate::windows::{self, Pool, Windows};
 
@@ -76,6 +78,8 @@ pub struct Flows {
     pub windows: Windows,
     /// What of the library's send window is in use.
     send_window: Arc<AtomicU64>,
+    /// The peer speaks HTTP/3 with us.
+    accepted: Arc<watch::Sender<bool>>,
 }
 
 /// Opens streams of a connection.
@@ -113,6 +117,7 @@ impl Connection {
             stops: Stops::default(),
             scheduler: Scheduler::default(),
             send_window: Arc::default(),
+            accepted: Arc::new(watch::Sender::new(false)),
         };
         let telling = session.clone();
         tokio::spawn(async move {
@@ -206,6 +211,7 @@ impl<B: Buf> h3::quic::Connection<B> for Connection {
             let connection = &self.opener.session.connection;
             let stream = ready!(self.next_recv.poll(context, connection, accept))
                 .map_err(connection_error)?;
+            self.opener.session.accepted.send_replace(true);
             self.unknown.push(Some(UniStream {
                 stream,
                 start: BytesMut::new(),
@@ -342,6 +348,7 @@ impl<B: Buf> BidiStream<B> {
             recv: RecvStream {
                 stream: recv,
                 start: Bytes::new(),
+                frames: FrameBound::default(),
                 session: Some(session.clone()),
             },
         }
@@ -399,6 +406,16 @@ impl<B: Buf> h3::quic::RecvStream for BidiStream<B> {
 }
 
 impl Flows {
+    /// Waits until the peer has begun to speak HTTP/3, which it does when it takes the
+    /// session; `false` if it has been closed instead.
+    pub async fn accepted(&self) -> bool {
+        let mut accepted = self.accepted.subscribe();
+        tokio::select! {
+            heard = accepted.wait_for(|accepted| *accepted) => heard.is_ok(),
+            _ = self.connection.closed() => false,
+        }
+    }
+
     /// Sets the window of the whole session.
     fn adjust(&self, window: Option<VarInt>) {
         if let Some(window) = window {
@@ -541,6 +558,7 @@ pub struct RecvStream {
     stream: noq::RecvStream,
     /// What has been read before the stream was handed on.
     start: Bytes,
+    frames: FrameBound,
     /// Of a request's stream.
     session: Option<Flows>,
 }
@@ -550,6 +568,7 @@ impl RecvStream {
         Self {
             stream,
             start,
+            frames: FrameBound::default(),
             session: None,
         }
     }
@@ -575,6 +594,13 @@ impl h3::quic::RecvStream for RecvStream {
         if let Some(session) = &self.session {
             match &read {
                 Poll::Ready(Ok(Some(data))) => {
+                    if self.frames.look(data).is_err() {
+                        let code = Code::H3_EXCESSIVE_LOAD.value();
+                        let _ = self.stream.stop(varint(code));
+                        return Poll::Ready(Err(StreamErrorIncoming::StreamTerminated {
+                            error_code: code,
+                        }));
+                    }
                     let bytes = data.len() as u64;
                     let window = session.windows.read(id, bytes, now(), &session.connection);
                     session.adjust(window);

@@ -7,6 +7,7 @@
 //! - [`transport`]: transport parameters for a satellite
 //! - [`schedule`]: whose bytes go first
 //! - [`windows`]: how far each stream may be sent
+//! - `frames`: how long a frame may be
 //! - [`h3`]: the HTTP/3 library on connections of the QUIC library
 
 pub mod selection;
@@ -16,6 +17,7 @@ pub mod acks;
 pub mod transport;
 pub mod schedule;
 pub mod windows;
+mod frames;
 pub mod h3;
 
 pub use controller::Factory;

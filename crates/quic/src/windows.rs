@@ -21,6 +21,7 @@ use noq::{PathId, VarInt};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::frames::varint;
 use crate::schedule::Scheduler;
 
 /// The type of the stream that says how far others may be sent.
@@ -406,17 +407,6 @@ impl Reader {
         }
         self.rest.drain(..at);
     }
-}
-
-/// Reads a variable-length integer and how long it is.
-fn varint(data: &[u8]) -> Option<(u64, usize)> {
-    let length = 1 << (data.first()? >> 6);
-    let bytes = data.get(..length)?;
-    let value = bytes
-        .iter()
-        .fold(0u64, |value, byte| value << 8 | u64::from(*byte));
-    // The length's two bits are above the value's.
-    Some((value & (u64::MAX >> (64 - 8 * length + 2)), length))
 }
 
 /// What a new unidirectional stream is, from its first bytes; `None` while they are too few.

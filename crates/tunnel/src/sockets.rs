@@ -34,6 +34,6 @@ pub trait Dial: Resolve {
     /// Connects to `address`.
     fn dial(&self, address: SocketAddr) -> impl Future<Output = io::Result<Self::Socket>> + Send;
 
-    /// The addresses of the machine itself, now.
-    fn own_addresses(&self) -> Vec<IpAddr>;
+    /// The addresses of the machine itself, now. Without them nothing may be dialled.
+    fn own_addresses(&self) -> io::Result<Vec<IpAddr>>;
 }

@@ -44,15 +44,16 @@ const KEEP_ALIVE: Duration = Duration::from_secs(5);
 #[schemars(with = "String")]
 pub struct Packets(pub u32);
 
-/// The `[transport]` table of either end's configuration.
+/// Windows, congestion control and memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Transport {
-    /// Congestion controller of what this end sends.
+    /// Congestion controller of what this end sends: `satellite`, `newreno`, `cubic`,
+    /// `cubic-search`, `hybla`, `bbr3`, `fixed` with `contracted_rate`, or `bbr3-library`.
     pub controller: Selection,
     /// Congestion window of a new session.
     pub initial_window: Packets,
-    /// What this end may send by contract; the fixed controller is that rate.
+    /// What this end may send by contract: the rate of the controller `fixed`, for no other.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub contracted_rate: Option<Rate>,

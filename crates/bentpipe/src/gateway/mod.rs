@@ -2,7 +2,6 @@
 
 mod lists;
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -26,9 +25,6 @@ use crate::path_file::Keeper;
 use crate::registry::{self, Date, Enrolment, FileRegistry};
 use crate::status::{Ask, SessionStatus, Status};
 use crate::{config, daemon, log};
-
-/// The list of terminals is looked at so often, whoever changes it.
-const LIST_LOOK: Duration = Duration::from_secs(1);
 
 const FIRST_CONFIG: &str = r#"# bentpipe gateway; all options: docs/configuration.md
 
@@ -184,7 +180,7 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
         registry: registry.clone(),
         transport,
         egress: config.egress(),
-        dialler: Machine::default(),
+        dialler: Machine::new(config.transport.memory),
         paths,
     };
     let gateway = Gateway::new(endpoint.clone(), configuration);
@@ -215,15 +211,13 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
     let orderly = {
         let mut run = pin!(gateway.run());
         let mut strays = pin!(report_strays(&gateway, &received));
-        let mut revoked = pin!(end_revoked(&gateway, &registry));
         loop {
             tokio::select! {
                 () = &mut run => break false,
                 () = &mut strays => break false,
-                never = &mut revoked => match never {},
                 orderly = stop.stop() => break orderly,
                 _ = reload.recv() => {
-                    gateway.end_revoked();
+                    gateway.close_revoked();
                     if let Some(new) = reloaded(&files, &config, &gateway) {
                         config = new;
                     }
@@ -265,19 +259,6 @@ fn reloaded(
         config.egress.allow.clear();
     });
     Some(new)
-}
-
-/// Ends the sessions of terminals soon after they have been removed from the list.
-async fn end_revoked(gateway: &Gateway<Machine>, registry: &FileRegistry) -> Infallible {
-    let mut before = registry.current();
-    loop {
-        tokio::time::sleep(LIST_LOOK).await;
-        let now = registry.current();
-        if now != before {
-            gateway.end_revoked();
-            before = now;
-        }
-    }
 }
 
 /// Datagrams that belonged to no session: scans, garbage, attempts with wrong keys.

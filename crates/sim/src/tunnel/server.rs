@@ -56,8 +56,8 @@ impl Dial for Servers {
         })
     }
 
-    fn own_addresses(&self) -> Vec<IpAddr> {
-        Vec::new()
+    fn own_addresses(&self) -> io::Result<Vec<IpAddr>> {
+        Ok(Vec::new())
     }
 }
 

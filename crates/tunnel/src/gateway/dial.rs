@@ -105,7 +105,15 @@ impl<D: Dial> Dialler<D> {
                 })?
             }
         };
-        let own = self.sockets.own_addresses();
+        let own = self.sockets.own_addresses().map_err(|error| {
+            tracing::warn!(
+                "nothing is dialled: this machine's own addresses cannot be read: {error}"
+            );
+            Refusal {
+                kind: ErrorKind::ProxyInternalError,
+                detail: "the gateway does not know its own addresses now".into(),
+            }
+        })?;
         let egress = self.egress.read().unwrap_or_else(PoisonError::into_inner);
         let mut denied = None;
         let allowed: Vec<_> = addresses

@@ -51,6 +51,19 @@ const GLOBAL_UNICAST: Ipv6Net = v6(0x2000, 0, 0, 3);
 const SIX_TO_FOUR: Ipv6Net = v6(0x2002, 0, 0, 16);
 const NAT64: Ipv6Net = v6(0x64, 0xff9b, 0, 96);
 
+/// Where clouds tell a machine its secrets. A network that an operator lists does not make
+/// them reachable; only the address by itself does.
+const METADATA: &[IpAddr] = &[
+    IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
+    // ECS task credentials.
+    IpAddr::V4(Ipv4Addr::new(169, 254, 170, 2)),
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    // The platform's wire server, an ordinary public address.
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+];
+
 impl Egress {
     /// Denies by default; `allow` lists what this operator permits all the same.
     pub fn new(allow: Vec<IpNet>) -> Self {
@@ -61,8 +74,16 @@ impl Egress {
     /// The error is the kind of address that it is.
     pub fn check(&self, address: IpAddr, own: &[IpAddr]) -> Result<(), &'static str> {
         let address = address.to_canonical();
-        if self.allow.iter().any(|net| net.contains(&address)) {
+        let metadata = METADATA.contains(&address);
+        let listed = |net: &IpNet| match metadata {
+            true => *net == IpNet::from(address),
+            false => net.contains(&address),
+        };
+        if self.allow.iter().any(listed) {
             return Ok(());
+        }
+        if metadata {
+            return Err("a cloud's metadata service");
         }
         if own.iter().any(|own| own.to_canonical() == address) {
             return Err("the gateway's own");
@@ -150,7 +171,11 @@ mod tests {
             ("127.0.0.1", "loopback"),
             ("127.8.8.8", "loopback"),
             ("0.0.0.0", "unspecified or this network"),
-            ("169.254.169.254", "link-local"),
+            ("169.254.169.254", "a cloud's metadata service"),
+            ("::ffff:169.254.169.254", "a cloud's metadata service"),
+            ("64:ff9b::169.254.169.254", "a cloud's metadata service"),
+            ("fd00:ec2::254", "a cloud's metadata service"),
+            ("169.254.1.1", "link-local"),
             ("100.64.0.1", "shared by carriers (RFC 6598)"),
             ("224.0.0.251", "multicast"),
             ("255.255.255.255", "reserved or broadcast"),
@@ -184,5 +209,19 @@ mod tests {
         assert_eq!(check(&egress, "::ffff:10.9.4.2"), Ok(()));
         assert_eq!(check(&egress, "198.199.1.1"), Ok(()));
         assert_eq!(check(&egress, "10.8.4.2"), Err("private"));
+    }
+
+    #[test]
+    fn a_listed_network_does_not_open_a_metadata_service_in_it() {
+        let egress = |allow: &str| Egress::new(vec![allow.parse().unwrap()]);
+        let metadata = Err("a cloud's metadata service");
+        assert_eq!(
+            check(&egress("169.254.0.0/16"), "169.254.169.254"),
+            metadata
+        );
+        assert_eq!(check(&egress("100.64.0.0/10"), "100.100.100.200"), metadata);
+        assert_eq!(check(&egress("fd00::/8"), "fd00:ec2::254"), metadata);
+        let itself = egress("169.254.169.254/32");
+        assert_eq!(check(&itself, "169.254.169.254"), Ok(()));
     }
 }

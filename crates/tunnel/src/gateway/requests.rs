@@ -1,6 +1,7 @@
 //! The requests of one session: read, checked against the peer's role, answered.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bentpipe_quic::h3::{Connection, Flows};
 use bentpipe_quic::windows::Pool;
@@ -18,6 +19,11 @@ use crate::sockets::Dial;
 use crate::wire::proxy_status::{self, ErrorKind, Refusal};
 use crate::wire::request::Request;
 use crate::wire::{MAX_FIELD_SECTION, connect};
+
+/// A request's header section has to be complete by then.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Requests of a one-time key, at most: it needs one, and may repeat it.
+const MAX_ENROLMENT_REQUESTS: usize = 8;
 
 /// Names that one session may have under way at the same time, so that slow ones delay
 /// nobody else's.
@@ -81,9 +87,13 @@ impl<D: Dial> Requests<D> {
                 return;
             }
         };
+        let mut most = match role {
+            PeerRole::Terminal => usize::MAX,
+            _ => MAX_ENROLMENT_REQUESTS,
+        };
         let mut draining = self.draining.clone();
         let mut told = false;
-        loop {
+        while most > 0 {
             let accepted = tokio::select! {
                 accepted = requests.accept() => accepted,
                 () = async { drop(draining.wait_for(|&draining| draining).await) }, if !told => {
@@ -93,18 +103,24 @@ impl<D: Dial> Requests<D> {
                     continue;
                 }
             };
+            most -= 1;
             match accepted {
                 Ok(Some(resolver)) => {
                     let (service, peer) = (self.clone(), peer.clone());
                     tokio::spawn(async move {
-                        match resolver.resolve_request().await {
-                            Ok((request, stream)) => {
+                        let resolved =
+                            tokio::time::timeout(HEADER_TIMEOUT, resolver.resolve_request());
+                        match resolved.await {
+                            Ok(Ok((request, stream))) => {
                                 let id = stream.send_id().into_inner();
                                 let host = connect::host(&request);
                                 peer.flows.scheduler.set_host(id, host.into());
                                 service.answer(Request::read(&request), stream, &peer).await;
                             }
-                            Err(error) => tracing::debug!(%key, "request not understood: {error}"),
+                            Ok(Err(error)) => {
+                                tracing::debug!(%key, "request not understood: {error}")
+                            }
+                            Err(_) => tracing::debug!(%key, "request not complete in time"),
                         }
                     });
                 }

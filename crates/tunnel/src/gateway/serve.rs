@@ -7,7 +7,7 @@ use std::time::Duration;
 use bentpipe_cc::PathMemory;
 use h3::error::Code;
 use noq::VarInt;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::admission::{Admission, HANDSHAKE_TIMEOUT};
 use super::dial::Dialler;
@@ -24,6 +24,13 @@ use crate::transport::{MAX_FLOWS, Transport};
 /// A one-time key has this long to enrol its terminal.
 const ENROLMENT_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Sessions with one-time keys, at most.
+const MAX_ENROLMENTS: usize = 1;
+/// What such a session may send before it is read, bytes.
+const ENROLMENT_WINDOW: VarInt = VarInt::from_u32(16 * 1024);
+/// Whether terminals are still enrolled is asked so often.
+const REVOCATION: Duration = Duration::from_secs(2);
+
 /// A running gateway.
 pub struct Gateway<D> {
     endpoint: noq::Endpoint,
@@ -34,6 +41,7 @@ pub struct Gateway<D> {
     paths: Paths,
     sessions: Sessions,
     drain: watch::Sender<bool>,
+    enrolments: Semaphore,
 }
 
 /// What a gateway needs beside its endpoint.
@@ -94,11 +102,40 @@ impl<D: Dial> Gateway<D> {
             paths,
             sessions: Sessions::default(),
             drain,
+            enrolments: Semaphore::new(MAX_ENROLMENTS),
         })
     }
 
     /// Serves until the endpoint is closed.
     pub async fn run(self: &Arc<Self>) {
+        tokio::select! {
+            () = self.accept() => {}
+            () = self.watch_revocations() => {}
+        }
+    }
+
+    /// Ends the sessions of terminals that are no longer enrolled.
+    pub fn close_revoked(&self) {
+        for (key, connection) in self.sessions.all() {
+            if self.registry.role(&key) != PeerRole::Terminal {
+                tracing::warn!(%key, "session closed: the terminal is no longer enrolled");
+                close(
+                    &connection,
+                    Code::H3_NO_ERROR,
+                    "this terminal is no longer enrolled at the gateway",
+                );
+            }
+        }
+    }
+
+    async fn watch_revocations(&self) {
+        loop {
+            tokio::time::sleep(REVOCATION).await;
+            self.close_revoked();
+        }
+    }
+
+    async fn accept(self: &Arc<Self>) {
         let admission = Admission::new();
         while let Some(incoming) = self.endpoint.accept().await {
             let Some((incoming, admitted)) = admission.admit(incoming) else {
@@ -139,13 +176,6 @@ impl<D: Dial> Gateway<D> {
         self.sessions.get(key)?.path_stats(noq::PathId::ZERO)
     }
 
-    /// Ends the sessions of terminals that the registry no longer has.
-    pub fn end_revoked(&self) -> usize {
-        let registry = &self.registry;
-        self.sessions
-            .end_unless(|key| registry.role(key) == PeerRole::Terminal)
-    }
-
     /// The open sessions, for status and figures.
     pub fn sessions(&self) -> Vec<(Fingerprint, noq::Connection)> {
         self.sessions.all()
@@ -181,13 +211,27 @@ impl<D: Dial> Gateway<D> {
         let role = self.registry.role(&key);
         let most = self.transport.max_sessions();
         if role == PeerRole::Terminal && !self.sessions.admit(key, &connection, most) {
-            tracing::warn!(%from, %key, "session refused: {most} are open, which is what the memory is for");
-            close(
-                &connection,
-                Code::H3_EXCESSIVE_LOAD,
-                "the gateway has no room for another session",
+            let memory = self.transport.memory;
+            tracing::warn!(%from, %key, "session refused: {most} are open, as many as transport.memory = \"{memory}\" allows; raise it");
+            let reason = format!(
+                "the gateway has {most} sessions, as many as its transport.memory = \"{memory}\" allows; its operator can raise that"
             );
+            close(&connection, Code::H3_EXCESSIVE_LOAD, &reason);
             return;
+        }
+        let mut enrolling = None;
+        if role == PeerRole::Enrolment {
+            enrolling = self.enrolments.try_acquire().ok();
+            // A one-time key is worth one terminal, and little room until then.
+            connection.set_receive_window(ENROLMENT_WINDOW);
+            if enrolling.is_none() {
+                close(
+                    &connection,
+                    Code::H3_EXCESSIVE_LOAD,
+                    "another terminal is being enrolled; try again in a minute",
+                );
+                return;
+            }
         }
         // From here on it is known who sends, and with that what may be known of the path.
         let lease = (role == PeerRole::Terminal).then(|| self.paths.lease(key, memory));
@@ -202,7 +246,7 @@ impl<D: Dial> Gateway<D> {
         {
             close(&connection, Code::H3_NO_ERROR, "the time to enrol is over");
         }
-        drop(lease);
+        drop((lease, enrolling));
         let why = connection
             .close_reason()
             .map_or_else(|| "ended".into(), |error| describe(&error));

@@ -5,11 +5,10 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use h3::error::Code;
 use noq::VarInt;
 
 use crate::identity::Fingerprint;
-use crate::session::{REPLACED, close, remote_address};
+use crate::session::{REPLACED, remote_address};
 
 /// Open sessions by the terminal's key.
 #[derive(Default)]
@@ -54,28 +53,6 @@ impl Sessions {
         true
     }
 
-    /// Ends the sessions whose key `may_stay` does not accept. Returns how many.
-    pub fn end_unless(&self, may_stay: impl Fn(&Fingerprint) -> bool) -> usize {
-        let open = self.lock();
-        let ended = open.iter().filter(|(key, _)| !may_stay(key));
-        ended
-            .inspect(|(key, connection)| {
-                tracing::info!(%key, "session ended: the terminal has been revoked");
-                close(
-                    connection,
-                    Code::H3_REQUEST_REJECTED,
-                    "this terminal has been revoked at the gateway",
-                );
-            })
-            .count()
-    }
-
-    /// All open sessions.
-    pub fn all(&self) -> Vec<(Fingerprint, noq::Connection)> {
-        let open = self.lock();
-        open.iter().map(|(key, c)| (*key, c.clone())).collect()
-    }
-
     /// Takes a session that has ended out of the table.
     pub fn ended(&self, key: &Fingerprint, connection: &noq::Connection) {
         self.datagrams_before
@@ -102,6 +79,14 @@ impl Sessions {
     /// The open session of the terminal with `key`.
     pub fn get(&self, key: &Fingerprint) -> Option<noq::Connection> {
         self.lock().get(key).cloned()
+    }
+
+    /// All open sessions.
+    pub fn all(&self) -> Vec<(Fingerprint, noq::Connection)> {
+        let open = self.lock();
+        open.iter()
+            .map(|(key, open)| (*key, open.clone()))
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Fingerprint, noq::Connection>> {

@@ -20,11 +20,8 @@ use crate::transport::Transport;
 
 /// An attempt to open a session ends after this: seven timeouts of a GEO handshake.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(12);
-/// Shortest wait before the gateway's next address is tried beside the last (RFC 8305,
-/// section 5).
-const NEXT_ADDRESS: Duration = Duration::from_millis(250);
-/// Addresses of a gateway that are tried.
-const MOST_ADDRESSES: usize = 8;
+/// Round trips after which the next of a gateway's addresses is tried: a handshake takes one.
+const NEXT_ADDRESS: u32 = 3;
 /// First and longest wait between attempts.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// Wait after another machine with the same key has taken the session: two that take it
@@ -71,35 +68,39 @@ pub enum SessionError {
 }
 
 impl<R: Resolve> Connector<R> {
-    /// Opens a session: with the first of the gateway's addresses that answers, each tried
-    /// beside the last when that has been silent for a round trip (RFC 8305). The other
-    /// end's key has been verified when this returns; ours is verified by the gateway
-    /// while the first requests are on their way.
+    /// Opens a session. The other end's key has been verified when this returns; ours
+    /// is verified by the gateway while the first requests are on their way.
+    ///
+    /// Where the gateway has several addresses, the next is tried beside those that have
+    /// not answered in time (RFC 8305), and the first that answers is taken.
     pub async fn open(&self) -> Result<Session, SessionError> {
         let mut waiting = self.addresses().await?.into_iter();
-        let stagger = self.transport.expected_rtt.as_duration().max(NEXT_ADDRESS);
         let mut attempts = FuturesUnordered::new();
         let mut failure = None;
+        let pause = self.transport.expected_rtt.as_duration() * NEXT_ADDRESS;
         loop {
             if let Some(address) = waiting.next() {
-                attempts.push(self.attempt(address));
+                attempts.push(self.open_at(address));
+            } else if attempts.is_empty() {
+                let host = self.gateway.to_string();
+                let none = || SessionError::Resolve(host, "it has no address".into());
+                return Err(failure.unwrap_or_else(none));
             }
             let more = waiting.len() > 0;
             tokio::select! {
                 biased;
-                attempt = attempts.next() => match (attempt, failure.take()) {
-                    (Some(Ok(session)), _) => return Ok(session),
-                    // Why the preferred address failed says more than the rest.
-                    (Some(Err(error)), earlier) => failure = Some(earlier.unwrap_or(error)),
-                    (None, Some(error)) => return Err(error),
-                    (None, None) => return Err(self.unresolved("it has no address")),
+                Some(opened) = attempts.next() => match opened {
+                    Ok(session) => return Ok(session),
+                    Err(error) => {
+                        failure.get_or_insert(error);
+                    }
                 },
-                () = tokio::time::sleep(stagger), if more => {}
+                () = tokio::time::sleep(pause), if more => {}
             }
         }
     }
 
-    async fn attempt(&self, address: SocketAddr) -> Result<Session, SessionError> {
+    async fn open_at(&self, address: SocketAddr) -> Result<Session, SessionError> {
         let tls = Arc::new(tls::client(&self.identity, self.gateway_key));
         let mut config = noq::ClientConfig::new(tls);
         let known = self.paths.known(&self.gateway_key);
@@ -124,26 +125,15 @@ impl<R: Resolve> Connector<R> {
 
     /// The gateway's addresses, the preferred first.
     async fn addresses(&self) -> Result<Vec<SocketAddr>, SessionError> {
-        let port = self.gateway.port;
-        let name = match &self.gateway.host {
-            Host::Address(address) => return Ok(vec![SocketAddr::new(*address, port)]),
+        let with_port = |address| SocketAddr::new(address, self.gateway.port);
+        let host = match &self.gateway.host {
+            Host::Address(address) => return Ok(vec![with_port(*address)]),
             Host::Name(name) => name,
         };
-        let addresses = self.resolver.resolve(name).await;
-        let addresses = addresses.map_err(|error| self.unresolved(&error.to_string()))?;
-        Ok(addresses
-            .into_iter()
-            .map(|address| SocketAddr::new(address, port))
-            .take(MOST_ADDRESSES)
-            .collect())
-    }
-
-    fn unresolved(&self, why: &str) -> SessionError {
-        let name = match &self.gateway.host {
-            Host::Name(name) => name.clone(),
-            Host::Address(address) => address.to_string(),
-        };
-        SessionError::Resolve(name, why.to_owned())
+        let addresses = self.resolver.resolve(host).await;
+        let addresses =
+            addresses.map_err(|error| SessionError::Resolve(host.clone(), error.to_string()))?;
+        Ok(addresses.into_iter().map(with_port).collect())
     }
 
     /// Keeps a session open for ever and publishes it in `current`.
@@ -153,7 +143,7 @@ impl<R: Resolve> Connector<R> {
             match self.open().await {
                 Ok(session) => {
                     current.send_replace(Some(session.clone()));
-                    match session.confirmed().await {
+                    match session.accepted().await {
                         Ok(()) => {
                             wait = BACKOFF.0;
                             let known = session.known_path();

@@ -65,6 +65,15 @@ impl Session {
             .map_err(|error| describe(&error))
     }
 
+    /// Waits until the gateway has taken the session: it has accepted our key and has room.
+    /// The error says why not.
+    pub async fn accepted(&self) -> Result<(), String> {
+        match self.flows.accepted().await {
+            true => Ok(()),
+            false => Err(self.closed().await),
+        }
+    }
+
     /// Waits until the session is lost, and says why.
     pub async fn closed(&self) -> String {
         describe(&self.connection.closed().await)

@@ -220,8 +220,8 @@ impl Dial for Internet {
         }
     }
 
-    fn own_addresses(&self) -> Vec<IpAddr> {
-        vec!["203.0.113.1".parse().unwrap()]
+    fn own_addresses(&self) -> io::Result<Vec<IpAddr>> {
+        Ok(vec!["203.0.113.1".parse().unwrap()])
     }
 }
 
