@@ -425,10 +425,10 @@ impl Flows {
 
     /// Bounds what the library holds of what was written, for a flow of `class`.
     fn bound_queue(&self, class: Class) {
-        let Some(path) = self.connection.path_stats(PathId::ZERO) else {
-            return;
-        };
-        let window = class.send_window(path.cwnd);
+        let path = self.connection.path_stats(PathId::ZERO);
+        // Without a path to ask it is the memory that bounds it.
+        let window = path.map_or(u64::MAX, |path| class.send_window(path.cwnd));
+        let window = window.min(2 * self.windows.most());
         if self.send_window.swap(window, Ordering::Relaxed) != window {
             self.connection.set_send_window(window);
         }
@@ -496,8 +496,13 @@ impl<B: Buf> h3::quic::SendStream<B> for SendStream<B> {
             };
             let data = writing.chunk();
             let data = &data[..data.len().min(most)];
-            let written = ready!(Pin::new(&mut self.stream).poll_write(context, data))
-                .map_err(write_error)?;
+            let Poll::Ready(written) = Pin::new(&mut self.stream).poll_write(context, data) else {
+                if let Some(session) = session {
+                    session.scheduler.blocked(id);
+                }
+                return Poll::Pending;
+            };
+            let written = written.map_err(write_error)?;
             writing.advance(written);
             if let Some(session) = session {
                 session.scheduler.wrote(id, written as u64);

@@ -10,7 +10,8 @@
 //!    queueing, Goyal, Vin and Cheng, SIGCOMM 1996): a host with sixteen flows gets as much
 //!    as a host with one.
 //!
-//! Only the flow whose turn it is attempts to write, so only it is woken when there is room.
+//! Only the flow whose turn it is attempts to write, so only it is woken when there is room;
+//! the next one stands by, in case that it is the first one's own stream that has none.
 //! Room is reserved for small flows: bulk leaves a part of the queue free.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,6 +103,8 @@ struct State {
     /// Where the peer lets new streams send to, once it says so.
     default_limit: Option<u64>,
     early_limits: BTreeMap<u64, u64>,
+    /// Which flow the library has taken nothing of at its turn.
+    blocked: Option<u64>,
     /// The session is over: whoever writes learns it from the library.
     closed: bool,
 }
@@ -121,6 +124,8 @@ struct Flow {
     /// In line, and how to reach it.
     waiting: bool,
     waker: Option<Waker>,
+    /// Standing by, it has let the first one try again.
+    has_yielded: bool,
 }
 
 #[derive(Debug, Default)]
@@ -168,6 +173,7 @@ impl Scheduler {
                 tag: 0,
                 waiting: false,
                 waker: None,
+                has_yielded: false,
             },
         );
     }
@@ -214,11 +220,15 @@ impl Scheduler {
             flow.recent = 0;
         }
         flow.last = Some(now);
+        flow.waker = Some(waker.clone());
+        let has_yielded = std::mem::replace(&mut flow.has_yielded, true);
+        if state.blocked == Some(id) || !has_yielded {
+            // There may be room by now, and it is the first one's.
+            state.blocked = None;
+        }
         state.enter(id);
         if state.first() != Some(id) {
-            if let Some(flow) = state.flows.get_mut(&id) {
-                flow.waker = Some(waker.clone());
-            }
+            state.wake_first();
             return Poll::Pending;
         }
         let class = state.flows.get(&id).map_or(Class::Bulk, |flow| flow.class);
@@ -231,6 +241,24 @@ impl Scheduler {
         let mut state = self.lock();
         state.charge(id, bytes);
         state.wake_first_but(id);
+    }
+
+    /// The library has taken nothing of the flow on stream `id` at its turn, and wakes it
+    /// when it does.
+    pub fn blocked(&self, id: u64) {
+        let mut state = self.lock();
+        let Some(flow) = state.flows.get_mut(&id) else {
+            return;
+        };
+        flow.has_yielded = false;
+        if flow.limit == u64::MAX {
+            // How far the peer lets this stream go only the library knows, so it may be that.
+            state.leave(id);
+            state.wake_first();
+        } else if state.blocked.is_none() {
+            state.blocked = Some(id);
+            state.wake_first();
+        }
     }
 
     /// The flow on stream `id` has nothing to write for now.
@@ -334,6 +362,9 @@ impl State {
             return false;
         };
         flow.waiting = false;
+        if self.blocked == Some(id) {
+            self.blocked = None;
+        }
         let class = flow.class as usize;
         if let Some(host) = self.hosts.get_mut(&flow.host) {
             let line = &mut host.lines[class];
@@ -347,13 +378,13 @@ impl State {
 
     /// Whose turn it is.
     fn first(&self) -> Option<u64> {
-        let (class, (_, host)) = self
-            .classes
-            .iter()
-            .enumerate()
-            .find_map(|(class, state)| Some((class, state.hosts.first()?)))?;
-        let (_, id) = self.hosts.get(host)?.lines[class].flows.first()?;
-        Some(*id)
+        let classes = self.classes.iter().enumerate();
+        let hosts = classes.flat_map(|(class, state)| {
+            let hosts = state.hosts.iter();
+            hosts.filter_map(move |(_, host)| Some(&self.hosts.get(host)?.lines[class]))
+        });
+        let mut flows = hosts.flat_map(|line| line.flows.iter().map(|(_, id)| *id));
+        flows.find(|id| self.blocked != Some(*id))
     }
 
     fn charge(&mut self, id: u64, bytes: u64) {
@@ -406,5 +437,86 @@ impl State {
                 self.hosts.remove(&host);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[expect(clippy::disallowed_methods, reason = "any moment will do")]
+    fn polled(scheduler: &Scheduler, id: u64) -> bool {
+        let turn = scheduler.poll_turn(id, Instant::now(), Waker::noop());
+        turn.is_ready()
+    }
+
+    /// A stream without room of its own must not stop the session.
+    #[test]
+    fn a_flow_that_the_library_takes_nothing_of_does_not_stop_the_others() {
+        for told in [false, true] {
+            let scheduler = Scheduler::default();
+            if told {
+                scheduler.default_limit(1 << 20);
+            }
+            scheduler.begin(0);
+            scheduler.begin(4);
+            assert!(polled(&scheduler, 0));
+            scheduler.blocked(0);
+            // At its second try, when the first one has had its own.
+            let turns = [polled(&scheduler, 4), {
+                let first = polled(&scheduler, 0);
+                scheduler.blocked(0);
+                first
+            }];
+            assert!(turns[0] || turns[1]);
+            assert!(polled(&scheduler, 4), "told: {told}");
+        }
+    }
+
+    #[test]
+    fn hosts_and_then_flows_take_turns_by_bytes() {
+        let scheduler = Scheduler::default();
+        let mut wrote = [0u64; 4];
+        for id in 0..4 {
+            scheduler.begin(id);
+            // All in one class from the beginning.
+            scheduler.wrote(id, BULK);
+            scheduler.set_host(id, if id == 0 { 1 } else { 2 });
+        }
+        for _ in 0..3000 {
+            for id in 0..4 {
+                if polled(&scheduler, id) {
+                    // Packets are of all sizes.
+                    let bytes = 500 + 977 * (wrote[1] % 7);
+                    scheduler.wrote(id, bytes);
+                    wrote[usize::try_from(id).unwrap()] += bytes;
+                }
+            }
+        }
+        let all: u64 = wrote.iter().sum();
+        let share = |bytes: u64| bytes as f64 / all as f64;
+        assert!((share(wrote[0]) - 0.5).abs() < 0.01, "{wrote:?}");
+        for flow in &wrote[1..] {
+            assert!((share(*flow) - 1.0 / 6.0).abs() < 0.01, "{wrote:?}");
+        }
+    }
+
+    #[test]
+    fn a_flow_that_was_idle_is_small_again() {
+        let scheduler = Scheduler::default();
+        scheduler.begin(0);
+        #[expect(clippy::disallowed_methods, reason = "any moment will do")]
+        let begin = Instant::now();
+        let class = |now| match scheduler.poll_turn(0, now, Waker::noop()) {
+            Poll::Ready(turn) => turn.class,
+            Poll::Pending => panic!("it is alone"),
+        };
+        assert_eq!(class(begin), Class::Small);
+        scheduler.wrote(0, BULK);
+        assert_eq!(class(begin), Class::Bulk);
+        scheduler.pause(0);
+        assert_eq!(class(begin + IDLE / 2), Class::Bulk);
+        scheduler.pause(0);
+        assert_eq!(class(begin + IDLE * 2), Class::Small);
     }
 }

@@ -243,7 +243,7 @@ impl Windows {
         state.give_back(&self.0.pool, before);
         state.lend(&self.0.pool, lent);
         self.0.announce_default(state);
-        state.session_window()
+        state.session_window(&self.0.pool)
     }
 
     /// The flow on stream `id` is over.
@@ -258,7 +258,12 @@ impl Windows {
 
     /// The window of the whole session, when it is to be changed.
     pub fn session_window(&self) -> Option<VarInt> {
-        self.lock().session_window()
+        self.lock().session_window(&self.0.pool)
+    }
+
+    /// The most that one flow may be lent, bytes.
+    pub fn most(&self) -> u64 {
+        self.0.most
     }
 
     /// Whether they are of the same session.
@@ -356,8 +361,10 @@ impl State {
 
     /// Flows never wait for the session's window: it is what they are lent, and what the
     /// next ones will be.
-    fn session_window(&mut self) -> Option<VarInt> {
+    fn session_window(&mut self, pool: &Pool) -> Option<VarInt> {
         let floors = FLOOR * (self.flows.len() as u64 + 1);
+        // Of all that one session's floors could be, no more than a part of the memory.
+        let floors = floors.min(pool.0.total / 4);
         // Streams may begin before their peer has heard of a smaller default.
         let next = 4 * self.default;
         let wanted = (self.lent + floors + next + SESSION_SLACK).max(SESSION_BASE);

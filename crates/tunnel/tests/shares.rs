@@ -5,6 +5,7 @@ mod support;
 use std::time::Duration;
 
 use bentpipe_link::Scenario;
+use bentpipe_tunnel::sockets::Socket as _;
 use bentpipe_units::{Bytes, Rate};
 use bentpipe_vnet::clock::Clock;
 use support::{Setup, Stream, World, in_virtual_time, now};
@@ -219,5 +220,35 @@ fn hosts_have_equal_shares_whatever_their_number_of_flows() {
         let share = one / (20e6 * 1437.0 / 1500.0);
         println!("host with one flow beside a host with sixteen: {share:.3}");
         assert!((0.45..=0.55).contains(&share), "{share}");
+    });
+}
+
+/// Readers that have proved fast and then stop hold large windows; when these are missing
+/// elsewhere, those that hold most go.
+#[test]
+fn readers_that_stop_with_large_windows_give_way() {
+    in_virtual_time(async |clock| {
+        let mut setup = geo();
+        setup.transport.memory = Bytes::new(16 << 20);
+        let world = setup.start(&clock);
+        serve(world.internet.serve(ORIGIN));
+        world.warm().await;
+        let mut stopped = Vec::new();
+        for _ in 0..10 {
+            let mut stream = ask(&world, 2, u64::MAX).await;
+            read_for(&mut stream, u64::MAX, Duration::from_secs(15)).await;
+            stopped.push(stream);
+        }
+        let rate = goodput(&world, 1, Duration::from_secs(60)).await;
+        let mut reset = 0;
+        for stream in &stopped {
+            reset += u64::from(timeout(Duration::ZERO, stream.reset()).await.is_ok());
+        }
+        println!(
+            "{reset} of 10 stopped readers reset, download {:.2} Mbit/s",
+            rate / 1e6
+        );
+        assert!((1..10).contains(&reset), "{reset} of 10 were reset");
+        assert!(rate >= 18e6, "{rate}");
     });
 }

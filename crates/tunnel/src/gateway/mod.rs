@@ -1,6 +1,7 @@
 //! The gateway: authenticates terminals and speaks to the real servers for them.
 //!
 //! - `admission`: who may begin a handshake
+//! - `log_limit`: how much strangers can make the log say
 //! - `sessions`: the open sessions
 //! - `requests`: what their terminals ask for
 //! - [`egress`]: what may be dialled
@@ -8,6 +9,7 @@
 //! - `serve`: all of it together
 
 mod admission;
+mod log_limit;
 mod sessions;
 pub mod egress;
 mod dial;

@@ -8,10 +8,12 @@ use bentpipe_cc::PathMemory;
 use h3::error::Code;
 use noq::VarInt;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 
 use super::admission::{Admission, HANDSHAKE_TIMEOUT};
 use super::dial::Dialler;
 use super::egress::Egress;
+use super::log_limit::LogLimit;
 use super::requests::Requests;
 use super::sessions::Sessions;
 use crate::flow::tally::Tally;
@@ -42,6 +44,8 @@ pub struct Gateway<D> {
     sessions: Sessions,
     drain: watch::Sender<bool>,
     enrolments: Semaphore,
+    /// Lines about handshakes that failed.
+    refusals: LogLimit,
 }
 
 /// What a gateway needs beside its endpoint.
@@ -103,6 +107,7 @@ impl<D: Dial> Gateway<D> {
             sessions: Sessions::default(),
             drain,
             enrolments: Semaphore::new(MAX_ENROLMENTS),
+            refusals: LogLimit::default(),
         })
     }
 
@@ -136,7 +141,7 @@ impl<D: Dial> Gateway<D> {
     }
 
     async fn accept(self: &Arc<Self>) {
-        let admission = Admission::new();
+        let admission = Admission::default();
         while let Some(incoming) = self.endpoint.accept().await {
             let Some((incoming, admitted)) = admission.admit(incoming) else {
                 continue;
@@ -151,7 +156,12 @@ impl<D: Dial> Gateway<D> {
                 drop(admitted);
                 match handshake {
                     Ok(Ok(connection)) => gateway.serve(connection, from, memory).await,
-                    Ok(Err(error)) => tracing::warn!(%from, "no session: {}", describe(&error)),
+                    Ok(Err(error)) => {
+                        if let Some(left_out) = gateway.refusals.admit(now()) {
+                            let why = describe(&error);
+                            tracing::warn!(%from, left_out, "no session: {why}");
+                        }
+                    }
                     Err(_) => tracing::debug!(%from, "no session: the handshake was not finished"),
                 }
             });
@@ -254,4 +264,12 @@ impl<D: Dial> Gateway<D> {
         tracing::info!(%from, %key, %path, "session ended: {why}");
         self.sessions.ended(&key, &connection);
     }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the runtime's clock, which is virtual in the simulator"
+)]
+fn now() -> Instant {
+    Instant::now()
 }
