@@ -304,3 +304,10 @@ def test_a_pause_window_holds_everything_back(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(engine.Engine, "_in_pause_window", waiting)
     assert execute(campaign) is engine.Ending.DONE
     assert looks[:4] == [True] * 4
+
+
+def test_a_link_that_loses_everything_ends_in_time(tmp_path: Path) -> None:
+    campaign = begun(tmp_path, SMALL + '"scenario.forward.loss" = "100 %"\n')
+    assert all(point["limit_s"] <= 3600 for point in campaign.points())
+    execute(campaign)
+    assert campaign.state().verdicts() == {Verdict.TIMED_OUT: 16}

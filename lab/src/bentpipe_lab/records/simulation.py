@@ -28,7 +28,8 @@ class SimulatedRun:
 class _Flow:
     """What both kinds of flow have."""
 
-    size: int
+    size: int | None
+    """None where the connection never stood."""
     received: int
     begun_ns: int
     first_byte_ns: int | None
@@ -103,7 +104,9 @@ def _last(records: Sequence[Mapping[str, Any]]) -> _Flow | None:
             last["bytes"], last["received"], last["begun_ns"], last.get("first_byte_ns"), last.get("done_ns"), None
         )
     if not flows:
-        return None
+        # A connection that was never established has no transfer.
+        broken = any(record.get("record") == "flow" and "controller" in record for record in records)
+        return _Flow(None, 0, 0, None, None, None) if broken else None
     flow = max(flows, key=lambda flow: flow["flow"])
     return _Flow(
         flow["bytes"],
@@ -119,10 +122,10 @@ def _verdict(records: Sequence[Mapping[str, Any]], flow: _Flow) -> tuple[Verdict
     said: Any = flow.verdict
     if said is None:
         said = next((record["verdict"] for record in records if record.get("record") == "flow"), "timed_out")
-    text = str(said["is"] if isinstance(said, Mapping) else said).replace("_", " ")
+    text = str(said.get("why", said["is"]) if isinstance(said, Mapping) else said).replace("_", " ")
     if text in _VERDICTS:
         return _VERDICTS[text], ""
-    at = f"at byte {flow.received} of {flow.size}"
+    at = "before the connection stood" if flow.size is None else f"at byte {flow.received} of {flow.size}"
     if text in ("timed out", "not begun"):
         return (Verdict.STALLED if flow.received else Verdict.TIMED_OUT), at
     return Verdict.FAILED, f"{text} {at}"
