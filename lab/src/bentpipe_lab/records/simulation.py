@@ -69,29 +69,31 @@ def outcome(run: SimulatedRun, until: Literal["first byte", "last byte"]) -> Out
     return Outcome(verdict, seconds, flow.received, detail)
 
 
-def samples(run: SimulatedRun) -> list[dict[str, Any]]:
-    """How the run's last flow went, a row per moment since it began: at_s, received_bytes, window_bytes, rtt_s."""
-    records = [json.loads(line) for line in run.lines]
-    flow = _last(records)
+def samples(run: SimulatedRun) -> str:
+    """How the run's last flow went, a line of JSON per moment since it began: time, bytes received, window, RTT."""
+    others: list[str] = []
+    own: list[str] = []
+    for line in run.lines:
+        (own if line.startswith('{"record":"sample"') else others).append(line)
+    flow = _last([json.loads(line) for line in others])
     begun_ns = 0 if flow is None else flow.begun_ns
     received = 0
-    rows = []
-    for record in records:
-        if record.get("record") != "sample" or record.get("flow", record.get("terminal", 0)) != 0:
+    rows: list[str] = []
+    for line in own:
+        record = json.loads(line)
+        if record.get("flow", record.get("terminal", 0)) != 0:
             continue
         if record["at_ns"] < begun_ns:
             received = record["received"]
             continue
         sender = record.get("session") or record
+        window, rtt_ns = sender.get("window"), sender.get("rtt_ns")
         rows.append(
-            {
-                "at_s": (record["at_ns"] - begun_ns) / 1e9,
-                "received_bytes": record["received"] - received,
-                "window_bytes": sender.get("window"),
-                "rtt_s": None if sender.get("rtt_ns") is None else sender["rtt_ns"] / 1e9,
-            }
+            f'{{"at_s": {(record["at_ns"] - begun_ns) / 1e9}, "received_bytes": {record["received"] - received},'
+            f' "window_bytes": {"null" if window is None else window},'
+            f' "rtt_s": {"null" if rtt_ns is None else rtt_ns / 1e9}}}\n'
         )
-    return rows
+    return "".join(rows)
 
 
 def _last(records: Sequence[Mapping[str, Any]]) -> _Flow | None:
