@@ -20,11 +20,12 @@ from bentpipe_lab.campaign import commands, directory, emulate, engine, journal,
 from bentpipe_lab.campaign.progress import Progress
 from bentpipe_lab.campaign.store import PROVENANCE, RESULT, SAMPLES
 from bentpipe_lab.net import netns
-from bentpipe_lab.net.topology import GROUND
+from bentpipe_lab.net.topology import GROUND, Topology
 from bentpipe_lab.records import tables
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.report import campaign as report
 from bentpipe_lab.systems import SYSTEMS
+from bentpipe_lab.systems.contract import Settings
 from bentpipe_lab.systems.direct import Direct
 from conversation import PATIENCE_S
 
@@ -161,6 +162,31 @@ def test_a_system_that_does_not_do_its_work_is_a_verdict(
     assert len(results) == 6
     assert {result["verdict"] for result in results} == {verdict}
     assert all(detail in result["detail"] for result in results)
+
+
+class Flooding(Direct):
+    """A system that writes to its log without end."""
+
+    name = "flooding"
+    baseline = False
+
+    def start(self, path: Topology, settings: Settings) -> None:
+        del settings
+        path.start("flood", path.terminal, ["yes"])
+
+
+def test_a_program_that_floods_its_log_is_ended_and_the_disk_is_not_filled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(emulate, "MOST_WRITTEN", 1 << 20)
+    with SYSTEMS.added(Flooding):
+        text = PLAN.replace('["virtual", "real"]', '"real"').replace('["direct", "bentpipe"]', '"flooding"')
+        campaign = begun(tmp_path, text.replace('controller = "cubic"\n', ""))
+        plan, points = campaign.plan, campaign.expansion().points
+        (unit,) = schedule.units(plan, points, schedule.open_runs(plan, points, directory.State()))
+        emulate.measure_all(unit, tmp_path)
+    assert len(capsys.readouterr().out.splitlines()) == 6
+    assert (tmp_path / "path" / "flood.out").stat().st_size <= 1 << 20
 
 
 def _is_of_nobody(name: str) -> bool:

@@ -304,3 +304,25 @@ def test_a_pause_window_holds_everything_back(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(engine.Engine, "_in_pause_window", waiting)
     assert execute(campaign) is engine.Ending.DONE
     assert looks[:4] == [True] * 4
+
+
+def test_a_link_that_loses_everything_ends_in_time(tmp_path: Path) -> None:
+    campaign = begun(tmp_path, SMALL + '"scenario.forward.loss" = "100 %"\n')
+    assert all(point["limit_s"] <= 3600 for point in campaign.points())
+    execute(campaign)
+    assert campaign.state().verdicts() == {Verdict.TIMED_OUT: 16}
+
+
+def test_the_store_may_be_any_that_fsspec_reaches(tmp_path: Path) -> None:
+    here = begun(tmp_path, SMALL)
+    execute(here)
+    file = tmp_path / "campaign.toml"
+    plan, expansion = commands.prepared(file)
+    elsewhere = directory.begin(plan, expansion, tmp_path / "elsewhere", f"memory://{tmp_path}/runs")
+    assert execute(elsewhere) is engine.Ending.DONE
+    assert not (elsewhere.directory / directory.RUNS).exists()
+    runs = sorted(here.store.complete(), key=lambda run: run.directory)
+    assert sorted(elsewhere.store.complete(), key=lambda run: run.directory) == runs
+    for run in runs:
+        for name in (store.RESULT, store.RECORDS, store.SAMPLES):
+            assert elsewhere.store.text(run, name) == here.store.text(run, name)

@@ -123,6 +123,7 @@ def test_a_range_has_its_ends_and_grows(steps: int, low: float, high: float) -> 
         assert numbers[0] == pytest.approx(low, rel=1e-5)
         assert numbers[-1] == pytest.approx(high, rel=1e-5)
         assert numbers == sorted(numbers)
+        assert not [value for value in found if "e" in str(value)], "the binary takes plain numbers"
 
 
 def test_a_whole_range_is_whole() -> None:

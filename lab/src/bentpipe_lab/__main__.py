@@ -128,6 +128,14 @@ def export(campaign: Path, form: str, out: Path | None) -> int:
 
 
 @cli.command()
+def calibrate() -> int:
+    """How many paths this machine can measure side by side in real time."""
+    from bentpipe_lab.campaign import calibrate as calibration
+
+    return calibration.calibrate(_console())
+
+
+@cli.command()
 @click.option("--out", type=PATH, default=Path("out/demo"), show_default=True)
 @click.option("--quick", is_flag=True, help="one run of each workload: to try it, not to believe it")
 def demo(out: Path, quick: bool) -> int:

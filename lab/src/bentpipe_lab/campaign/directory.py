@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ PLAN, POINTS, PROVENANCE, JOURNAL, LOCK, PAUSE = (
     "plan.toml", "points.json", "provenance.json", "journal.jsonl", "lock", "pause",
 )  # fmt: skip
 RUNS, REPORT = "runs", "report"
+LOCK_PATIENCE_S = 3.0
+"""A process that was killed while it started another leaves its lock to that one until it has become its program."""
 
 
 @dataclass(frozen=True)
@@ -112,10 +115,15 @@ class Campaign:
     def held(self) -> Iterator[None]:
         """Keep it to this process; an error when another has it."""
         with (self.directory / LOCK).open("a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise CampaignError(f"{self.directory} is being worked on by another process") from None
+            deadline = time.monotonic() + LOCK_PATIENCE_S
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise CampaignError(f"{self.directory} is being worked on by another process") from None
+                    time.sleep(0.05)
             yield
 
 

@@ -38,6 +38,8 @@ from bentpipe_lab.workloads.programs import curl
 
 POLL_S = 0.2
 LOG_TAIL = 4000
+MOST_WRITTEN = 64 << 20
+"""Bytes that a program of the system may write to one file: one that floods its log is ended, not the disk."""
 MOST_OF_A_LOG = 64 << 10
 """Bytes of a program's log that are kept."""
 
@@ -133,6 +135,7 @@ def measure_all(unit: Unit, directory: Path) -> None:
             host.allowed_congestion_control(control),
             topology(directory / "path", scenario, congestion_control=control) as path,
         ):
+            path.most_written = MOST_WRITTEN
             system.start(path, Settings(**essence["settings"]))
             evidence = {"address_seen_by_server": system.show_in_path(path)}
             if system.warms_up:

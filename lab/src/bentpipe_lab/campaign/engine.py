@@ -1,6 +1,7 @@
 """The engine of a campaign: units out to Dask's workers, results into the journal, until nothing is open."""
 
 import json
+import logging
 import signal
 import time
 from collections.abc import Iterator
@@ -207,6 +208,8 @@ class Engine:
 
 def execute(campaign: Campaign, progress: Progress, scheduler: str | None = None) -> Ending:
     """Work on a campaign until it is done or asked to stop; `scheduler` is the address of a Dask scheduler."""
+    # What a worker could not do is a verdict with its evidence, and needs no traceback on the terminal.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     expansion = campaign.expansion()
     points = {point.id: point for point in expansion.points}
     real = any(point.clock == REAL for point in expansion.points)
@@ -233,7 +236,7 @@ def _workers(scheduler: str | None, parallel: int) -> Iterator[tuple[distributed
     """Dask's workers: threads of this process, or those of a scheduler elsewhere; and how many units they take."""
     if scheduler is None:
         with distributed.Client(
-            processes=False, n_workers=1, threads_per_worker=parallel, dashboard_address=None
+            processes=False, n_workers=1, threads_per_worker=parallel, dashboard_address="127.0.0.1:0"
         ) as client:
             yield client, parallel
         return

@@ -24,6 +24,8 @@ from bentpipe_lab.systems.contract import Settings, Simulation
 from bentpipe_lab.workloads import WORKLOADS
 
 SETTING_AXES = ("controller", "initial_window")
+MOST_LIMIT_S = 3600.0
+"""No run takes longer, however large its bound is: a link that loses everything has one without end."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ def _point(plan: Plan, clock: str, axes: Mapping[str, Value]) -> Point:
         fields={name.partition(".")[2]: axes[name] for name in axes if name.startswith("transport.")},
     )
     bound_s = workload.bound_s(link)
-    limit_s = plan.timeout * bound_s
+    limit_s = min(plan.timeout * bound_s, MOST_LIMIT_S)
     simulation = None
     if clock == VIRTUAL:
         assert workload.transfer is not None

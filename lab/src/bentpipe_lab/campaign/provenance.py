@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -89,10 +90,16 @@ def revision() -> str:
 def binary_sha256() -> str | None:
     """The binary's; None when it is not built."""
     try:
-        with host.binary().open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        path = host.binary()
     except LabError:
         return None
+    return _sha256(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=4)
+def _sha256(path: Path, _changed_ns: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sysctl(name: str) -> str | None:

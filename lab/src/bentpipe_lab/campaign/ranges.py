@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from bentpipe_lab.errors import PlanError
@@ -66,7 +67,7 @@ def _range(axis: str, given: Mapping[str, Any]) -> list[Value]:
             if scale == "linear"
             else math.exp(math.log(low) * (1 - share) + math.log(high) * share)
         )
-        text = f"{at:.6g}"
+        text = format(Decimal(f"{at:.6g}"), "f")
         found.append(f"{text} {unit}" if unit else int(at) if whole and at == int(at) else float(text))
     return found
 

@@ -108,12 +108,11 @@ def _keep(
         "bound_s": essence["bound_s"],
         "records_sha256": hashlib.sha256(records.encode()).hexdigest(),
     }
-    samples = "".join(f"{json.dumps(sample)}\n" for sample in simulation.samples(simulated))
-    plan = json.dumps(essence["simulation"], sort_keys=True)
+    samples = simulation.samples(simulated)
     files = {
         RESULT: json.dumps(result, indent=1) + "\n",
         RECORDS: records,
         SAMPLES: samples,
-        PROVENANCE: json.dumps({**used, "seed": run.repetition, "plan": json.loads(plan)}, indent=1) + "\n",
+        PROVENANCE: json.dumps({**used, "seed": run.repetition, "plan": essence["simulation"]}) + "\n",
     }
     store.put(run, files)

@@ -7,6 +7,9 @@ from typing import Any
 
 from bentpipe_lab.net import host, netns
 
+PAYLOAD = 1_000_000_000
+"""Bytes of the transfer whose bound is asked for: time on the wire grows with the payload."""
+
 
 @dataclass(frozen=True)
 class Direction:
@@ -15,6 +18,8 @@ class Direction:
     rate_bit_s: float
     one_way_delay_s: float
     loss: float
+    payload_s: float
+    """Least time on the wire of a byte of payload, headers and losses counted, seconds."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,8 @@ class Link:
     """Terminal to gateway: the return link."""
     satellite_rtt_s: float
     ground_rtt_s: float
+    first_byte_s: float
+    """Least time to the first byte of a new flow through split connections over an open session, seconds."""
 
     @property
     def path_rtt_s(self) -> float:
@@ -43,24 +50,27 @@ class Link:
             name=explanation["name"],
             title=explanation.get("title") or explanation["name"],
             source=explanation["source"],
-            forward=_direction(explanation["forward"]),
-            back=_direction(explanation["return"]),
+            forward=_direction(explanation, "forward"),
+            back=_direction(explanation, "return"),
             satellite_rtt_s=explanation["satellite_rtt_ns"] / 1e9,
-            ground_rtt_s=(explanation.get("ground_rtt_ns") or 0) / 1e9,
+            ground_rtt_s=explanation["ground_rtt_ns"] / 1e9,
+            first_byte_s=explanation["first_byte_ns"] / 1e9,
         )
 
 
 def explain(scenario: Path) -> dict[str, Any]:
-    """Ask the link model about a scenario file."""
-    explanation: dict[str, Any] = json.loads(
-        netns.checked([str(host.binary()), "link", "explain", str(scenario), "--json"])
-    )
+    """Ask the link model about a scenario file, with the bound of a transfer of `PAYLOAD` bytes over it."""
+    command = [str(host.binary()), "link", "explain", str(scenario), "--json", "--bytes", f"{PAYLOAD} B"]
+    explanation: dict[str, Any] = json.loads(netns.checked(command))
     return explanation
 
 
-def _direction(explanation: dict[str, Any]) -> Direction:
+def _direction(explanation: dict[str, Any], name: str) -> Direction:
+    direction = explanation[name]
+    (bound,) = explanation["bounds"]
     return Direction(
-        rate_bit_s=float(explanation["rate_bit_s"]),
-        one_way_delay_s=explanation["one_way_delay_ns"] / 1e9,
-        loss=float(explanation["loss"]),
+        rate_bit_s=float(direction["rate_bit_s"]),
+        one_way_delay_s=direction["one_way_delay_ns"] / 1e9,
+        loss=float(direction["loss"]),
+        payload_s=bound[name]["transfer_ns"] / 1e9 / bound["bytes"],
     )

@@ -99,6 +99,8 @@ class Topology:
     satellite: Namespace
     """Where the emulator lives: it is found and removed by name like all the rest."""
     origin: web.Origin = field(init=False)
+    most_written: int | None = field(default=None, init=False)
+    """Bytes that a program started from now on may write to one file, its log for example; the kernel ends it then."""
     emulator: Process | None = field(default=None, init=False)
     _programs: list[Process] = field(default_factory=list, init=False)
     _web_server: Process | None = field(default=None, init=False)
@@ -119,6 +121,8 @@ class Topology:
         for target, source in (files or {}).items():
             mount = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
             argv = ["unshare", "--mount", "sh", "-c", mount, "sh", source.absolute(), target, *argv]
+        if self.most_written is not None:
+            argv = ["prlimit", f"--fsize={self.most_written}", *argv]
         process = Process(name, where.command(argv), self.directory)
         self._programs.append(process)
         return process

@@ -28,7 +28,8 @@ class SimulatedRun:
 class _Flow:
     """What both kinds of flow have."""
 
-    size: int
+    size: int | None
+    """None where the connection never stood."""
     received: int
     begun_ns: int
     first_byte_ns: int | None
@@ -68,29 +69,31 @@ def outcome(run: SimulatedRun, until: Literal["first byte", "last byte"]) -> Out
     return Outcome(verdict, seconds, flow.received, detail)
 
 
-def samples(run: SimulatedRun) -> list[dict[str, Any]]:
-    """How the run's last flow went, a row per moment since it began: at_s, received_bytes, window_bytes, rtt_s."""
-    records = [json.loads(line) for line in run.lines]
-    flow = _last(records)
+def samples(run: SimulatedRun) -> str:
+    """How the run's last flow went, a line of JSON per moment since it began: time, bytes received, window, RTT."""
+    others: list[str] = []
+    own: list[str] = []
+    for line in run.lines:
+        (own if line.startswith('{"record":"sample"') else others).append(line)
+    flow = _last([json.loads(line) for line in others])
     begun_ns = 0 if flow is None else flow.begun_ns
     received = 0
-    rows = []
-    for record in records:
-        if record.get("record") != "sample" or record.get("flow", record.get("terminal", 0)) != 0:
+    rows: list[str] = []
+    for line in own:
+        record = json.loads(line)
+        if record.get("flow", record.get("terminal", 0)) != 0:
             continue
         if record["at_ns"] < begun_ns:
             received = record["received"]
             continue
         sender = record.get("session") or record
+        window, rtt_ns = sender.get("window"), sender.get("rtt_ns")
         rows.append(
-            {
-                "at_s": (record["at_ns"] - begun_ns) / 1e9,
-                "received_bytes": record["received"] - received,
-                "window_bytes": sender.get("window"),
-                "rtt_s": None if sender.get("rtt_ns") is None else sender["rtt_ns"] / 1e9,
-            }
+            f'{{"at_s": {(record["at_ns"] - begun_ns) / 1e9}, "received_bytes": {record["received"] - received},'
+            f' "window_bytes": {"null" if window is None else window},'
+            f' "rtt_s": {"null" if rtt_ns is None else rtt_ns / 1e9}}}\n'
         )
-    return rows
+    return "".join(rows)
 
 
 def _last(records: Sequence[Mapping[str, Any]]) -> _Flow | None:
@@ -103,7 +106,9 @@ def _last(records: Sequence[Mapping[str, Any]]) -> _Flow | None:
             last["bytes"], last["received"], last["begun_ns"], last.get("first_byte_ns"), last.get("done_ns"), None
         )
     if not flows:
-        return None
+        # A connection that was never established has no transfer.
+        broken = any(record.get("record") == "flow" and "controller" in record for record in records)
+        return _Flow(None, 0, 0, None, None, None) if broken else None
     flow = max(flows, key=lambda flow: flow["flow"])
     return _Flow(
         flow["bytes"],
@@ -119,10 +124,10 @@ def _verdict(records: Sequence[Mapping[str, Any]], flow: _Flow) -> tuple[Verdict
     said: Any = flow.verdict
     if said is None:
         said = next((record["verdict"] for record in records if record.get("record") == "flow"), "timed_out")
-    text = str(said["is"] if isinstance(said, Mapping) else said).replace("_", " ")
+    text = str(said.get("why", said["is"]) if isinstance(said, Mapping) else said).replace("_", " ")
     if text in _VERDICTS:
         return _VERDICTS[text], ""
-    at = f"at byte {flow.received} of {flow.size}"
+    at = "before the connection stood" if flow.size is None else f"at byte {flow.received} of {flow.size}"
     if text in ("timed out", "not begun"):
         return (Verdict.STALLED if flow.received else Verdict.TIMED_OUT), at
     return Verdict.FAILED, f"{text} {at}"

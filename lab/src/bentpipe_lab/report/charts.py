@@ -11,11 +11,13 @@ from typing import Any
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from bentpipe_lab.analysis import statistics
-from bentpipe_lab.analysis.campaign import PointRow
+from bentpipe_lab.analysis.campaign import PointRow, settings
 from bentpipe_lab.campaign.ranges import number
 from bentpipe_lab.report.style import INK, MUTED, svg
+from bentpipe_lab.systems import SYSTEMS
 
 COLOURS = (
     "#1668b8", "#d9822b", "#1a7f4b", "#b3261e", "#6b4fa0", "#5c6875", "#a8771a", "#0f8b8d", "#c2548d", "#3b3b3b",
@@ -52,19 +54,19 @@ class Chart:
 
 
 class Looks:
-    """A colour and a dash for each variant, the same in every figure."""
+    """A colour and a dash for each variant, the same in every figure; a system without settings has its own colour."""
 
     def __init__(self, variants: Iterable[str]) -> None:
         self._place = {name: place for place, name in enumerate(dict.fromkeys(variants))}
 
     def of(self, variant: str) -> dict[str, Any]:
         """Arguments of a line."""
-        place = self._place[variant]
-        return {"color": COLOURS[place % len(COLOURS)], "linestyle": DASHES[place // len(COLOURS) % len(DASHES)]}
+        place = 0 if variant in SYSTEMS else self._place[variant]
+        return {"color": self.colour(variant), "linestyle": DASHES[place // len(COLOURS) % len(DASHES)]}
 
     def colour(self, variant: str) -> str:
         """Of a dot or a bar."""
-        return COLOURS[self._place[variant] % len(COLOURS)]
+        return SYSTEMS[variant].colour if variant in SYSTEMS else COLOURS[self._place[variant] % len(COLOURS)]
 
 
 def all_charts(rows: Sequence[PointRow], samples: Path) -> list[Chart]:
@@ -84,8 +86,9 @@ def all_charts(rows: Sequence[PointRow], samples: Path) -> list[Chart]:
 def medians(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
     """Medians as multiples of the physical bound, with their intervals."""
     charts = []
+    together = [row for base, others in settings(rows) for row in (base, *others)]
     for number_, first in enumerate(range(0, len(rows), MOST_LINES), start=1):
-        some = rows[first : first + MOST_LINES]
+        some = together[first : first + MOST_LINES]
         figure = Figure(figsize=(9, 0.26 * len(some) + 1.1), layout="constrained")
         axes = figure.subplots()
         for place, row in enumerate(some):
@@ -96,7 +99,7 @@ def medians(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
             axes.plot(row.interval.median / row.bound_s, place, marker="o", color=colour, markersize=5)
         axes.axvline(1, color=INK, linewidth=1, linestyle=(0, (4, 3)))
         axes.set_yticks(range(len(some)), [label(row) for row in some], fontsize=8)
-        axes.invert_yaxis()
+        axes.set_ylim(len(some) - 0.4, -0.6)
         axes.set_xlabel("median time as a multiple of the physical bound, with its 95 % interval")
         axes.set_xlim(left=0 if max(row.x_bound or 0 for row in some) < LOG_FROM else None)
         axes.grid(visible=True, axis="x")
@@ -279,6 +282,10 @@ def _grid(count: int) -> tuple[Figure, list[Axes]]:
     lines = math.ceil(count / columns)
     figure = Figure(figsize=(9, 2.7 * lines + 0.4), layout="constrained")
     grid = list(figure.subplots(lines, columns, squeeze=False).flat)
+    for axes in grid[:count]:
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.tick_params(labelsize=8)
+        axes.xaxis.label.set_size(8)
     for unused in grid[count:]:
         unused.set_axis_off()
     return figure, grid

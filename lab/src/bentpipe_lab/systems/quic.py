@@ -33,7 +33,7 @@ class Quic(System):
 
     def crossed(self, link: Link) -> Link:
         """The satellite link: the simulator's connections end at the gateway's place."""
-        return replace(link, ground_rtt_s=0.0)
+        return replace(link, ground_rtt_s=0.0, first_byte_s=link.satellite_rtt_s)
 
     def simulation(self, request: Simulation) -> dict[str, Any]:
         """One connection that fetches the bytes."""
