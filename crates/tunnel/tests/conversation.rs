@@ -443,9 +443,9 @@ fn a_gateway_whose_first_address_is_silent_is_reached_by_its_second() {
         }
         .start(&clock);
         world.warm().await;
-        // Three round trips as they are expected, until the second is tried beside the first.
+        // Long before the attempt at the first is given up, which takes twelve seconds.
         assert!(
-            began.elapsed() < Duration::from_secs(4),
+            began.elapsed() < Duration::from_secs(6),
             "{:?}",
             began.elapsed()
         );
