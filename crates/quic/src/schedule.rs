@@ -32,7 +32,8 @@ const IDLE: Duration = Duration::from_secs(1);
 const QUANTUM: usize = 16 * 1024;
 /// Unsent bytes beyond the congestion window that keep the sender busy until the next turn.
 const AHEAD: u64 = 256 * 1024;
-/// Room for small flows that no other may use, bytes.
+/// Room for small flows that no other may use, and half of it that only bulk may not,
+/// bytes: also when the congestion window has just become smaller.
 const RESERVE: u64 = 1024 * 1024;
 /// Limits that have come for streams not yet seen, at most.
 const MAX_EARLY_LIMITS: usize = 1024;
@@ -77,7 +78,8 @@ impl Class {
         let ahead = window.saturating_add(AHEAD);
         match self {
             Self::Small => ahead.saturating_add(RESERVE),
-            _ => ahead,
+            Self::Medium => ahead.saturating_add(RESERVE / 2),
+            Self::Bulk => ahead,
         }
     }
 }
