@@ -262,7 +262,7 @@ fn a_plan_that_cannot_be_run_is_refused() {
     assert!(said.contains("names link 3"), "{said}");
     let said = refusal(&|plan| tunnel(plan).terminals[0].flows.clear());
     assert!(said.contains("no flow"), "{said}");
-    let said = refusal(&|plan| tunnel(plan).gateway.memory = Bytes::new(10 << 20));
+    let said = refusal(&|plan| tunnel(plan).gateway.memory = Bytes::new(1 << 20));
     assert!(said.contains("gateway"), "{said}");
     let said = refusal(&|plan| {
         let terminals = &mut tunnel(plan).terminals;
