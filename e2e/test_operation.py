@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from bentpipe_lab import host, measure
-from bentpipe_lab.netns import Namespace
-from bentpipe_lab.origin import NAME
-from bentpipe_lab.process import Process
-from bentpipe_lab.system import Bentpipe, Transport, enrolment, start_bentpipe
-from bentpipe_lab.topology import PRIVATE4, SERVER4, Topology, topology
-from bentpipe_lab.verdict import Verdict
+from bentpipe_lab.net import host
+from bentpipe_lab.net.netns import Namespace
+from bentpipe_lab.net.origin import NAME
+from bentpipe_lab.net.process import Process
+from bentpipe_lab.net.topology import PRIVATE4, SERVER4, Topology, topology
+from bentpipe_lab.records.verdict import Verdict
+from bentpipe_lab.systems.tunnel import Bentpipe, Transport, enrolment, start_bentpipe
+from bentpipe_lab.workloads.programs import curl
 from conversation import Server, assert_reset, connect, conversation, eventually
 
 CAP_NET_ADMIN = 1 << 12
@@ -48,7 +49,7 @@ def run(where: Namespace, *words: str | Path, said: str | None = None) -> subpro
 
 def works(tunnel: Bentpipe) -> bool:
     """Whether a download through the tunnel succeeds now."""
-    return measure.download_2mb(tunnel.path).verdict is Verdict.OK
+    return curl.download(tunnel.path, "2MB").verdict is Verdict.OK
 
 
 def says(end: Process, words: str) -> bool:

@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from bentpipe_lab import host, measure, netns
-from bentpipe_lab.netns import Namespace
-from bentpipe_lab.process import Process
-from bentpipe_lab.system import Bentpipe, start_bentpipe
-from bentpipe_lab.topology import LAN, SERVER4, SERVER6, Topology, topology
-from bentpipe_lab.verdict import Verdict
+from bentpipe_lab.net import host, netns
+from bentpipe_lab.net.netns import Namespace
+from bentpipe_lab.net.process import Process
+from bentpipe_lab.net.topology import LAN, SERVER4, SERVER6, Topology, topology
+from bentpipe_lab.records.verdict import Verdict
+from bentpipe_lab.systems.tunnel import Bentpipe, start_bentpipe
+from bentpipe_lab.workloads.programs import curl
 from conversation import Server, connect, conversation, eventually
 
 NOBODY = 65534
@@ -55,7 +56,7 @@ def passes(path: Topology, address: str = SERVER4) -> bool:
 
 def works(tunnel: Bentpipe) -> bool:
     """Whether a download through the tunnel succeeds now."""
-    return measure.download_2mb(tunnel.path).verdict is Verdict.OK
+    return curl.download(tunnel.path, "2MB").verdict is Verdict.OK
 
 
 def configure(tunnel: Bentpipe, line: str) -> None:
