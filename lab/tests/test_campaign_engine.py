@@ -153,8 +153,11 @@ def test_interrupted_it_ends_in_order_and_can_be_resumed(tmp_path: Path, uninter
     campaign = begun(tmp_path, LONGER)
     with program("bentpipe_lab", "resume", str(campaign.directory)) as child:
         until(lambda: noted(campaign) or child.poll() is not None)
+        # Stopped, it cannot come to its end before the others have tried.
+        child.send_signal(signal.SIGSTOP)
         with pytest.raises(CampaignError, match="being worked on by another process"):
             execute(campaign)
+        child.send_signal(signal.SIGCONT)
         child.send_signal(signal.SIGINT)
         assert child.wait(PATIENCE_S) == 130
     assert not campaign.running()

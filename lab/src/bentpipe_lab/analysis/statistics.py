@@ -40,7 +40,9 @@ def median_interval(values: Sequence[float]) -> Interval:
         (data,), np.median, confidence_level=CONFIDENCE, n_resamples=RESAMPLES, method="percentile", vectorized=True,
         rng=np.random.default_rng(SEED),
     ).confidence_interval  # fmt: skip
-    return Interval(int(data.size), median, float(found.low), float(found.high))
+    # Percentiles between two values may be rounded to beyond both.
+    low, high = np.clip([found.low, found.high], data.min(), data.max())
+    return Interval(int(data.size), median, float(low), float(high))
 
 
 @dataclass(frozen=True)
