@@ -270,6 +270,7 @@ fn named(error: &PlanError) -> String {
         PlanError::TooManyLooks { .. } => "sample_every".into(),
         PlanError::NoRate(_) => "change".into(),
         PlanError::Granularity(..) => "flow.granularity".into(),
+        PlanError::Host { .. } => "flow.host".into(),
         PlanError::Controller {
             error: ChoiceError::Range { parameter, .. },
             ..

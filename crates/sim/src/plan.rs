@@ -3,6 +3,7 @@
 use bentpipe_cc::ChoiceError;
 use bentpipe_quic::Transport;
 use bentpipe_units::{Bytes, Rate, Span};
+use bentpipe_vnet::host::{HostError, HostSpec};
 pub use bentpipe_vnet::plan::{Change, LinkPlan, What};
 
 /// One run.
@@ -38,6 +39,8 @@ pub struct FlowPlan {
     /// Timers at both ends fire at multiples of this, as those of a real runtime do; zero
     /// for exact ones.
     pub granularity: Span,
+    /// The machines at both ends.
+    pub host: HostSpec,
 }
 
 impl FlowPlan {
@@ -51,6 +54,7 @@ impl FlowPlan {
             moves: Vec::new(),
             memory: None,
             granularity: Span::ZERO,
+            host: HostSpec::IDEAL,
         }
     }
 }
@@ -143,6 +147,14 @@ pub enum PlanError {
     /// Timers too coarse.
     #[error("flows[{0}].granularity = {1}: give at most {COARSEST}, like \"1 ms\"")]
     Granularity(usize, Span),
+    /// A host's field.
+    #[error("flows[{flow}].{error}")]
+    Host {
+        /// Which flow.
+        flow: usize,
+        /// What is wrong.
+        error: HostError,
+    },
     /// A controller's parameter.
     #[error("flows[{flow}]: {error}")]
     Controller {
@@ -183,6 +195,9 @@ impl Plan {
             if plan.granularity > COARSEST {
                 return Err(PlanError::Granularity(flow, plan.granularity));
             }
+            plan.host
+                .check()
+                .map_err(|error| PlanError::Host { flow, error })?;
             plan.transport
                 .settings
                 .check()

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use bentpipe_cc::PathMemory;
 use bentpipe_link::{Packet, Seeds};
 use bentpipe_units::{Span, Time};
+use bentpipe_vnet::host::Host;
 use bentpipe_vnet::network::IP_UDP;
 use bentpipe_vnet::timer;
 use bytes::BytesMut;
@@ -56,6 +57,9 @@ struct World<'a> {
     edges: Vec<Edge>,
     edge_at: Vec<Option<Time>>,
     nodes: Vec<Node>,
+    hosts: Vec<Host>,
+    /// What has arrived and was not read yet.
+    unread: Vec<Vec<Datagram>>,
     node_at: Vec<Option<Time>>,
     flows: Vec<Flow>,
     records: Records,
@@ -79,6 +83,9 @@ struct Flow {
     finished: bool,
 }
 
+/// Datagrams that wait to be read at most: the kernel's default of 212,992 bytes counts each
+/// with its overhead; a tunnel asks for some times that.
+const SOCKET_BUFFER: usize = 2_000;
 const GATEWAY: usize = 0;
 const TERMINAL: usize = 1;
 
@@ -130,6 +137,12 @@ impl<'a> World<'a> {
             client.initial_dst_cid_provider(Arc::new(move || identity::first_id(number)));
             flows.push((Flow::new(flow.path.clone()), client));
         }
+        let hosts = (0..nodes.len())
+            .map(|node| {
+                let seed = crate::seed_of(plan.seed, (2 << 32) + node as u64);
+                Host::new(plan.flows[node / 2].host, seed)
+            })
+            .collect();
         let mut world = Self {
             plan,
             base,
@@ -139,6 +152,8 @@ impl<'a> World<'a> {
             edge_at: vec![None; edges.len()],
             edges,
             node_at: vec![None; nodes.len()],
+            hosts,
+            unread: vec![Vec::new(); nodes.len()],
             nodes,
             flows: Vec::new(),
             records: Records::default(),
@@ -323,10 +338,16 @@ impl<'a> World<'a> {
     fn drive(&mut self, node: usize) {
         let now = self.instant(self.now);
         let index = node / 2;
+        let unread = std::mem::take(&mut self.unread[node]);
+        self.hosts[node].spend(self.now, unread.len() as u64);
+        for datagram in unread {
+            self.read(node, datagram);
+        }
         self.nodes[node].advance(now);
+        let most = self.hosts[node].batch();
         loop {
             let from = self.nodes[node].address;
-            let Some((transmit, bytes)) = self.nodes[node].poll_transmit(now) else {
+            let Some((transmit, bytes)) = self.nodes[node].poll_transmit(now, most) else {
                 break;
             };
             // Segmentation is undone before the link: each datagram is a packet.
@@ -361,6 +382,12 @@ impl<'a> World<'a> {
                 };
                 self.edges[first].enter(self.now, datagram);
                 self.schedule_edge(first);
+            }
+            let free_at = self.hosts[node].spend(self.now, 1);
+            if free_at > self.now {
+                // The next one leaves when the processor has done with this one.
+                self.wake_node(node, free_at);
+                break;
             }
         }
         self.note(index);
@@ -431,10 +458,19 @@ impl<'a> World<'a> {
                 *count += 1;
                 *most = (*most).max(waited);
             }
-            let now = self.instant(self.now);
             debug_assert!(datagram.ip_len() > IP_UDP);
-            self.nodes[node].handle_datagram(now, datagram.from, datagram.ecn, datagram.payload);
-            self.drive(node);
+            if self.hosts[node].is_ideal() {
+                self.read(node, datagram);
+                self.drive(node);
+                continue;
+            }
+            if self.unread[node].is_empty() {
+                let at = self.hosts[node].arrival(self.now);
+                self.wake_node(node, at);
+            }
+            if self.unread[node].len() < SOCKET_BUFFER {
+                self.unread[node].push(datagram);
+            }
         }
         self.schedule_edge(edge);
     }
@@ -449,12 +485,24 @@ impl<'a> World<'a> {
         }
     }
 
+    fn read(&mut self, node: usize, datagram: Datagram) {
+        let now = self.instant(self.now);
+        self.nodes[node].handle_datagram(now, datagram.from, datagram.ecn, datagram.payload);
+    }
+
     fn schedule_node(&mut self, node: usize) {
         let Some(at) = self.nodes[node].poll_timeout() else {
             return;
         };
         let granularity = self.plan.flows[node / 2].granularity;
-        let at = timer::fires(self.time(at), self.now, granularity);
+        let mut at = timer::fires(self.time(at), self.now, granularity);
+        if !self.hosts[node].is_ideal() {
+            at = self.hosts[node].timer(at, self.now);
+        }
+        self.wake_node(node, at);
+    }
+
+    fn wake_node(&mut self, node: usize, at: Time) {
         if self.node_at[node].is_none_or(|set| at < set) {
             self.node_at[node] = Some(at);
             self.wake(at, Wake::Node(node));
