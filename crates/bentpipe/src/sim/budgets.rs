@@ -71,7 +71,7 @@ pub fn budgets(seeds: u64, only: &str, out: &Path) -> Result<(), Failure> {
 }
 
 /// Shows how far it is, for people only.
-fn progress(done: usize, all: usize) {
+pub(super) fn progress(done: usize, all: usize) {
     let mut terminal = std::io::stderr();
     if terminal.is_terminal() {
         let end = if done == all { "\n" } else { "" };

@@ -18,6 +18,8 @@ use bentpipe_sim::record::Records;
 mod plans;
 mod goals;
 mod elsewhere;
+pub mod draw;
+pub mod never_worst;
 
 /// A workload and what is asked of it.
 pub struct Budget {
