@@ -8,13 +8,15 @@ use bentpipe_units::{Bytes, Rate, Span};
 use crate::bounded::Bounded;
 use crate::resume::PathMemory;
 use crate::resume::layer::CarefulResume;
-use crate::{Controller, bbr3, cubic, fixed, hybla, newreno, satellite};
+use crate::{Controller, bbr3, cubic, fixed, hybla, law, newreno, satellite};
 
 /// A controller by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Choice {
     /// Ours, for satellites: see [`satellite`].
     Satellite,
+    /// See [`law`].
+    Law,
     /// RFC 9002, section 7.
     NewReno,
     /// RFC 9438, slow start left by HyStart++ (RFC 9406).
@@ -33,8 +35,9 @@ pub enum Choice {
 
 impl Choice {
     /// Every controller.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Satellite,
+        Self::Law,
         Self::NewReno,
         Self::Cubic,
         Self::CubicSearch,
@@ -48,6 +51,7 @@ impl Choice {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Satellite => "satellite",
+            Self::Law => "law",
             Self::NewReno => "newreno",
             Self::Cubic => "cubic",
             Self::CubicSearch => "cubic-search",
@@ -209,6 +213,7 @@ impl Settings {
                 self.initial_rtt,
                 memory,
             )),
+            Choice::Law => Box::new(law::Law::new(packet, window, self.initial_rtt, memory)),
             Choice::NewReno => resumed(Box::new(newreno::NewReno::new(packet, window))),
             Choice::Cubic => resumed(Box::new(cubic::Cubic::new(
                 packet,

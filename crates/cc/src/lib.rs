@@ -12,6 +12,7 @@
 
 pub mod delivery;
 pub mod satellite;
+pub mod law;
 pub mod newreno;
 pub mod cubic;
 pub mod hybla;

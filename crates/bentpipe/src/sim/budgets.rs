@@ -10,7 +10,8 @@ use bentpipe_cc::Choice;
 use crate::failure::Failure;
 
 pub fn budgets(seeds: u64, only: &str, out: &Path) -> Result<(), Failure> {
-    const CONTROLLERS: [Choice; 4] = [
+    const CONTROLLERS: [Choice; 5] = [
+        Choice::Law,
         Choice::Satellite,
         Choice::Bbr3,
         Choice::Cubic,

@@ -1,0 +1,131 @@
+//! The packet train: the first full packets leave back to back, and the bottleneck
+//! spreads them to its own rate.
+
+use bentpipe_units::{Span, Time};
+
+use crate::{Acked, Sent};
+
+/// Packets of a train. Twice the acknowledgement group of ten, and fewer than the
+/// smallest queue of the studies (25 packets, Endres).
+const PACKETS: u32 = 20;
+/// A train leaves at 100 Mbit/s: faster than the links it measures, slow enough for
+/// one timer per few packets.
+pub(super) const RATE: u64 = 12_500_000;
+/// A larger gap starts another train.
+const GAP: Span = Span::from_millis(5);
+/// Fewer packets between first and last acknowledgement show nothing.
+const LEAST: u64 = 5;
+/// A train that came back at more than this share of the rate at which it left was not
+/// spread by the path: the application had no more for it.
+const SPREAD: f64 = 0.8;
+/// Unless it left at this share of its own rate: the path is at least as fast.
+const BRISK: f64 = 0.5;
+
+/// The first train of a connection that is long enough.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Train {
+    sent: u32,
+    /// Bytes of it, without the first packet.
+    bytes: u64,
+    first: Option<Time>,
+    last: Time,
+    /// Packets and bytes acknowledged in this frame, and before.
+    frame: (u64, u64),
+    arrived: (u64, u64),
+    /// First acknowledgement: when.
+    from: Option<Time>,
+    /// Packets and bytes acknowledged after it.
+    since: (u64, u64),
+    /// The steepest slope from the first acknowledgement: one that was delayed for want
+    /// of packets shows less than the path carries.
+    shown: Option<f64>,
+    lost: u32,
+    later: bool,
+    done: bool,
+}
+
+impl Train {
+    /// Whether all of it has left.
+    pub(super) fn is_out(&self) -> bool {
+        self.sent >= PACKETS
+    }
+
+    pub(super) fn on_sent(&mut self, packet: Sent, full: f64) {
+        if self.is_out() || (packet.bytes as f64) < 0.9 * full {
+            return;
+        }
+        if self.sent > 0 && packet.now.since(self.last) > GAP {
+            *self = Self::default();
+        }
+        if self.first.is_some() {
+            self.bytes += packet.bytes;
+        }
+        self.first.get_or_insert(packet.now);
+        self.last = packet.now;
+        self.sent += 1;
+    }
+
+    pub(super) fn on_acked(&mut self, packet: &Acked) {
+        let Some(first) = self.first.filter(|_| self.is_out()) else {
+            return;
+        };
+        if packet.sent > self.last {
+            self.later = true;
+        } else if packet.sent >= first {
+            self.frame.0 += 1;
+            self.frame.1 += packet.bytes;
+        }
+    }
+
+    pub(super) fn on_lost(&mut self) {
+        self.lost += 1;
+    }
+
+    /// Bytes per second at which it left.
+    fn left_at(&self) -> f64 {
+        let over = (self.first).map_or(0.0, |first| self.last.since(first).as_secs_f64());
+        if over > 0.0 {
+            self.bytes as f64 / over
+        } else {
+            f64::INFINITY
+        }
+    }
+
+    /// Once, when the train has arrived: bytes per second that it shows, if it shows any.
+    /// One that only shows how slowly it left does not count; another one is waited for.
+    /// Where acknowledgements are not `smooth`, they do not show more than the train's own rate.
+    pub(super) fn on_acks_done(&mut self, now: Time, smooth: bool) -> Option<Option<f64>> {
+        if !self.is_out() || self.done {
+            return None;
+        }
+        let (packets, bytes) = std::mem::take(&mut self.frame);
+        if packets > 0 {
+            self.arrived.0 += packets;
+            self.arrived.1 += bytes;
+            if self.from.is_none() {
+                self.from = Some(now);
+            } else {
+                self.since.0 += packets;
+                self.since.1 += bytes;
+                let over = self.from.map_or(0.0, |from| now.since(from).as_secs_f64());
+                if self.since.0 >= LEAST && over > 0.0 {
+                    let slope = self.since.1 as f64 / over;
+                    self.shown = Some(self.shown.map_or(slope, |shown| shown.max(slope)));
+                }
+            }
+        }
+        if self.arrived.0 < u64::from(PACKETS) && !self.later {
+            return None;
+        }
+        let left_at = self.left_at();
+        let brisk = left_at >= BRISK * RATE as f64;
+        if !brisk && self.shown.is_none_or(|shown| shown > SPREAD * left_at) {
+            *self = Self::default();
+            return None;
+        }
+        self.done = true;
+        // Acknowledgements that come in a lump show nothing but that.
+        let most = if smooth { f64::INFINITY } else { RATE as f64 };
+        Some(self.shown.map(|shown| shown.min(most)))
+    }
+}
