@@ -24,7 +24,7 @@ pub(super) const TARGET: f64 = 0.3;
 /// Seconds of queue that are wanted at least: timers and acknowledgements tremble so much.
 pub(super) const LEAST_TARGET: f64 = 0.002;
 /// Packets of queue that are wanted at least: fewer cannot be told from none.
-pub(super) const LEAST_TARGET_PACKETS: f64 = 1.5;
+pub(super) const LEAST_TARGET_PACKETS: f64 = 1.0;
 /// Share of the own pipe that is wanted at most, if it is more than those two packets.
 pub(super) const MOST_TARGET: f64 = 0.12;
 /// Seconds in which the most that the path has carried is forgotten.
@@ -39,7 +39,7 @@ pub(super) const CORRECTION: f64 = 0.3;
 /// because a queue of 25 packets is 2.5 % of a GEO pipe, then doubling.
 pub(super) const STEPS: [f64; 8] = [0.01, 0.01, 0.02, 0.04, 0.08, 0.16, 0.3, 0.5];
 /// The first step after the start, and when the window was larger a short while ago.
-pub(super) const SOONER: usize = 3;
+pub(super) const SOONER: usize = 4;
 /// Rounds in which a larger window of before is expected to fit again.
 pub(super) const EXPECTED_ROUNDS: u32 = 30;
 
@@ -83,8 +83,23 @@ pub(super) const LOSS_FREE: f64 = 0.02;
 pub(super) const LOSS_AIR: f64 = 1.5;
 /// Fewer lost packets in a round are chance.
 pub(super) const LOSS_PACKETS: u64 = 3;
-/// What is left of the window to see whether fewer are lost then.
-pub(super) const TRIAL: f64 = 0.8;
+/// And so many sent packets without them are judged together.
+pub(super) const LOSS_JUDGED: u64 = 64;
+/// A share of losses that is doubted whenever it comes: no air that is used takes a fifth.
+pub(super) const LOSS_MUCH: f64 = 0.2;
+/// What is left of the window to see whether fewer are lost then: what was delivered,
+/// within these.
+pub(super) const TRIAL_LEAST: f64 = 0.2;
+pub(super) const TRIAL_MOST: f64 = 0.85;
+/// Rounds that still tell of before.
+pub(super) const TRIAL_BLIND: u32 = 1;
+/// And those after which a trial is over, however few packets it had.
+pub(super) const TRIAL_ROUNDS: u32 = 3;
+/// Rounds after a full verdict in which the window grows by the first steps only.
+pub(super) const CAREFUL_ROUNDS: u32 = 20;
+pub(super) const CAREFUL_STEP: usize = 1;
+/// From this share of what was delivered then.
+pub(super) const CAREFUL_FROM: f64 = 0.9;
 /// If this share of the losses stays, they are the air's.
 pub(super) const TRIAL_STAYS: f64 = 0.5;
 /// Rounds until the air's losses are doubted again, doubling to the second.
@@ -94,6 +109,9 @@ pub(super) const AIR_GAIN: f64 = 0.1;
 
 // --- the start ----------------------------------------------------------------------------
 
+/// Below this round trip the window doubles without a train: there it costs little time, and
+/// twenty packets back to back are more than short queues take.
+pub(super) const TRAIN_FROM: Span = Span::from_millis(150);
 /// First rate after the packet train, as a share of what it showed: it saw 20 packets, the
 /// rest may belong to others.
 pub(super) const FIRST: f64 = 0.75;
@@ -126,3 +144,25 @@ pub(super) const DARK_MOST: u32 = 80;
 pub(super) const PACE: f64 = 1.01;
 /// And at most so many times faster, when the window was not filled.
 pub(super) const PACE_MOST: f64 = 1.5;
+
+// --- gaps ---------------------------------------------------------------------------------------
+
+/// Silence between acknowledgements that is a gap: so many times the usual one, and so many
+/// seconds more.
+pub(super) const GAP_USUAL: f64 = 3.0;
+pub(super) const GAP_LEAST: f64 = 0.005;
+/// How fast gaps are followed, per round.
+pub(super) const GAP_GAIN: f64 = 0.1;
+/// Share of the base round trip that is wanted as queue for their sake at most.
+pub(super) const GAP_MOST: f64 = 0.5;
+
+// --- a rate that varies ---------------------------------------------------------------------------
+
+/// A rate that has fallen is back when the window without a queue is so many times what it fell to.
+pub(super) const VARYING_AGAIN: f64 = 1.3;
+/// So often within its memory, and the window is kept for the next rise.
+pub(super) const VARYING_TIMES: f64 = 1.5;
+/// Seconds in which rises and the largest window are forgotten.
+pub(super) const VARYING_MEMORY: f64 = 20.0;
+/// Share of the largest window that is kept.
+pub(super) const VARYING_KEEPS: f64 = 0.9;

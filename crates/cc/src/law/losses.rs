@@ -1,32 +1,42 @@
 //! Losses without a queue: the air's, or those of a policer or a short queue?
 //!
-//! The air takes its share of however much is sent. What has no room for more stops
-//! dropping when less is sent. So when more than a little is lost, less is sent for a
-//! round, and the losses of that round are the answer.
+//! The air takes its share of however much is sent. What has no room for more delivers
+//! no less when less is sent. So when more than a little is lost, what was delivered is
+//! sent and no more for two rounds, and the losses of these are the answer.
 
 use super::constants::*;
 
 /// What a round's losses say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Verdict {
     /// Nothing new.
     None,
-    /// Send less for a round or two, to see.
-    Try,
+    /// Send this share for two rounds, to see.
+    Try(f64),
     /// It is the air: send as before.
     Air,
     /// Fewer are lost now: there was no room for more.
     Full,
 }
 
+/// See the [module](self).
 #[derive(Debug, Clone, Default)]
 pub(super) struct Losses {
     /// Share that the air takes.
     air: f64,
-    /// Share that was lost before the trial, and its rounds so far.
-    trial: Option<(f64, u32)>,
+    /// Packets lost and sent since they were judged last.
+    lost: u64,
+    sent: u64,
+    trial: Option<Trial>,
     wait: u32,
     next_wait: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Trial {
+    /// Share that was lost before.
+    before: f64,
+    rounds: u32,
 }
 
 impl Losses {
@@ -45,31 +55,45 @@ impl Losses {
 
     /// A round has ended with `lost` of `sent` packets given up.
     pub(super) fn on_round(&mut self, lost: u64, sent: u64) -> Verdict {
-        let share = lost as f64 / sent.max(1) as f64;
         self.wait = self.wait.saturating_sub(1);
-        if let Some((before, rounds)) = self.trial {
+        if let Some(trial) = &mut self.trial {
             // Losses are told one round trip after the packets left.
-            if rounds < 2 {
-                self.trial = Some((before, rounds + 1));
+            trial.rounds += 1;
+            if trial.rounds <= TRIAL_BLIND {
                 return Verdict::None;
             }
-            self.trial = None;
-            if share < TRIAL_STAYS * before {
+        }
+        self.lost += lost;
+        self.sent += sent;
+        let over = (self.trial.as_ref()).is_some_and(|trial| trial.rounds >= TRIAL_ROUNDS);
+        if !over && self.lost < LOSS_PACKETS && self.sent < LOSS_JUDGED {
+            return Verdict::None;
+        }
+        let (lost, sent) = (
+            std::mem::take(&mut self.lost),
+            std::mem::take(&mut self.sent),
+        );
+        let share = lost as f64 / sent.max(1) as f64;
+        if let Some(trial) = self.trial.take() {
+            if share < TRIAL_STAYS * trial.before || share > LOSS_MUCH {
                 self.next_wait = 0;
                 return Verdict::Full;
             }
-            self.air = self.air.max(share.min(before));
+            self.air += 0.5 * (share.min(trial.before) - self.air).max(0.0);
             self.next_wait = (2 * self.next_wait).clamp(TRIAL_WAIT.0, TRIAL_WAIT.1);
             self.wait = self.next_wait;
             return Verdict::Air;
         }
-        // Chance alone makes twice its root.
-        let expected = self.air.max(LOSS_FREE / 2.0) * sent as f64;
-        let chance = (self.limit() * sent as f64).max(expected + 2.0 * expected.sqrt());
-        if lost >= LOSS_PACKETS && lost as f64 > chance {
-            if self.wait == 0 {
-                self.trial = Some((share, 0));
-                return Verdict::Try;
+        // Chance alone makes twice its root more.
+        let expected = self.limit() * sent as f64;
+        if lost >= LOSS_PACKETS && lost as f64 > expected + expected.sqrt() {
+            // Far more than the air has ever taken is no chance.
+            if self.wait == 0 || share > LOSS_MUCH.max(2.0 * self.limit()) {
+                self.trial = Some(Trial {
+                    before: share,
+                    rounds: 0,
+                });
+                return Verdict::Try((1.0 - 1.1 * share).clamp(TRIAL_LEAST, TRIAL_MOST));
             }
             return Verdict::None;
         }

@@ -90,12 +90,27 @@ pub struct Law {
     capacity: f64,
     recovery_from: Option<Time>,
     last_acked: Time,
+    last_frame: Time,
     last_sent: Time,
     dark: Option<(u32, f64)>,
     /// Losses told until then are of packets that left into the dark.
     dark_until: Time,
+    /// Losses told until then are the train's.
+    blind_until: Time,
     /// Resumed from a remembered path that is not confirmed yet.
     unconfirmed: bool,
+    /// What was delivered when too much was lost, bytes of window.
+    ceiling: f64,
+    /// Usual silence between acknowledgements, and what the longest of a round is beyond, seconds.
+    usual_gap: f64,
+    gap: f64,
+    /// The largest window without a queue of late, and how often the rate has fallen and risen.
+    fitted: f64,
+    varying: f64,
+    fell: bool,
+    fell_to: f64,
+    /// Rounds in which more may be lost again soon.
+    careful: u32,
     /// Slow start ends here after persistent congestion.
     threshold: f64,
 }
@@ -111,6 +126,8 @@ struct Round {
     most_in_flight: f64,
     least_queue: Option<f64>,
     app_limited: bool,
+    /// The longest silence between acknowledgements, seconds.
+    gap: f64,
     /// Share of the window that the round before has filled.
     filled: f64,
 }
@@ -143,10 +160,20 @@ impl Law {
             capacity: 0.0,
             recovery_from: None,
             last_acked: Time::ZERO,
+            last_frame: Time::ZERO,
             last_sent: Time::ZERO,
             dark: None,
             dark_until: Time::ZERO,
             unconfirmed: false,
+            blind_until: Time::ZERO,
+            fitted: 0.0,
+            varying: 0.0,
+            fell: false,
+            fell_to: 0.0,
+            ceiling: 0.0,
+            usual_gap: 0.0,
+            gap: 0.0,
+            careful: 0,
             threshold: f64::INFINITY,
         }
     }
@@ -179,6 +206,7 @@ impl Law {
         let own = TARGET * (self.packet / pipe).sqrt() * self.base() / (share * share);
         own.min(MOST_TARGET * self.base())
             .max(LEAST_TARGET)
+            .max((self.gap + self.usual_gap).min(GAP_MOST * self.base()))
             .max(LEAST_TARGET_PACKETS * self.packet / rate)
     }
 
@@ -220,16 +248,19 @@ impl Law {
             .unwrap_or(0.0)
             .min(self.path.standing().max(0.0));
         self.longest = (self.longest * (1.0 - FORGET_LONGEST)).max(queue);
+        self.careful = self.careful.saturating_sub(1);
         self.expected.1 = self.expected.1.saturating_sub(1);
         if matches!(self.phase, Phase::Start | Phase::Try { .. }) {
             return;
         }
-        if now >= self.dark_until {
+        if now >= self.dark_until && now >= self.blind_until {
             self.judge_losses(now, &round);
         }
         if round.app_limited || self.losses.is_trying() {
             return;
         }
+        let gap = (round.gap - GAP_USUAL * self.usual_gap - GAP_LEAST).max(0.0);
+        self.gap += GAP_GAIN * (gap - self.gap);
         match self.phase {
             Phase::Alone => self.follow(now, queue),
             Phase::Competing(mut curve) => {
@@ -256,24 +287,48 @@ impl Law {
         }
     }
 
+    /// Whether the rate keeps falling and rising.
+    fn is_varying(&self) -> bool {
+        self.varying >= VARYING_TIMES
+    }
+
     /// Alone: towards the wanted queue.
     fn follow(&mut self, now: Time, queue: f64) {
         let target = self.target();
+        self.fitted *= 1.0 - (self.rtt().as_secs_f64() / VARYING_MEMORY).min(1.0);
+        self.varying *= 1.0 - (self.rtt().as_secs_f64() / VARYING_MEMORY).min(1.0);
         if queue < 0.5 * target {
+            if self.fell && self.window > VARYING_AGAIN * self.fell_to {
+                // The rate that fell is back.
+                self.fell = false;
+                self.varying += 1.0;
+            }
+            self.fitted = self.fitted.max(self.window);
             self.long_rounds = 0;
             if self.expected.1 > 0 && self.window < self.expected.0 {
                 self.step = self.step.max(SOONER);
+            }
+            if self.careful > 0 && self.window > CAREFUL_FROM * self.ceiling {
+                self.step = self.step.min(CAREFUL_STEP);
             }
             self.set(self.window * (1.0 + STEPS[self.step]) + 0.5 * self.packet);
             self.step = (self.step + 1).min(STEPS.len() - 1);
         } else {
             self.step = 0;
             let error = (target - queue) / (self.base() + queue);
-            self.set(self.window * (1.0 + CORRECTION * error));
+            let least = if self.is_varying() {
+                VARYING_KEEPS * self.fitted
+            } else {
+                0.0
+            };
+            let window = self.window * (1.0 + CORRECTION * error);
+            if error > 0.0 || self.window > least {
+                self.set(window.max(least.min(self.window)));
+            }
         }
         if queue > self.long() {
             self.long_rounds += 1;
-            if self.long_rounds >= LONG_ROUNDS {
+            if self.long_rounds >= LONG_ROUNDS && !self.is_varying() {
                 self.drain(now, None);
             }
         } else {
@@ -287,17 +342,29 @@ impl Law {
     fn judge_losses(&mut self, now: Time, round: &Round) {
         match self.losses.on_round(round.lost, round.packets + round.lost) {
             Verdict::None => {}
-            Verdict::Try => {
+            Verdict::Try(share) => {
+                self.ceiling = share * self.window;
                 if matches!(self.phase, Phase::Climb) {
-                    self.climbed();
+                    // Slow start overshoots; that is no question.
+                    self.losses.restart();
+                    self.phase = Phase::Alone;
+                    self.careful = CAREFUL_ROUNDS;
+                    self.step = SOONER;
+                    self.set(
+                        (BETA * self.window)
+                            .min(self.ceiling)
+                            .max(0.5 * self.window),
+                    );
+                    return;
                 }
                 self.before_trial = self.window;
                 self.step = 0;
-                self.set(TRIAL * self.window);
+                self.set(self.ceiling);
             }
             Verdict::Air => self.set(self.before_trial),
             Verdict::Full => {
                 self.step = 0;
+                self.careful = CAREFUL_ROUNDS;
                 self.expected = (0.0, 0);
                 self.capacity = self.rate();
                 if let Phase::Competing(curve) = &mut self.phase {
@@ -371,6 +438,8 @@ impl Law {
             self.set(pipe * (1.0 + self.target() / self.base()).min(1.5));
             if drain.window > 1.2 * self.window {
                 self.expected = (drain.window, EXPECTED_ROUNDS);
+                self.fell = true;
+                self.fell_to = self.window;
             }
             self.capacity = self.capacity.max(self.rate());
         } else {
@@ -391,7 +460,7 @@ impl Law {
             .delivered()
             .map_or(0.5 * self.window, |rate| rate * base);
         self.phase = Phase::Alone;
-        self.step = 0;
+        self.step = SOONER;
         let window = measured.min(self.window).max(0.25 * self.window);
         self.set(window);
     }
@@ -406,6 +475,11 @@ impl Law {
 
     fn starting(&mut self, now: Time) {
         match self.phase {
+            Phase::Start
+                if self.base() < TRAIN_FROM.as_secs_f64() && self.remembered().is_none() =>
+            {
+                self.phase = Phase::Climb;
+            }
             Phase::Start => {
                 let smooth = self.path.standing() < SMOOTH;
                 if let Some(shown) = self.train.on_acks_done(now, smooth) {
@@ -420,6 +494,13 @@ impl Law {
                         }
                         None => self.phase = Phase::Climb,
                     }
+                    if let (Phase::Climb, Some(arrived)) = (self.phase, self.train.decimated()) {
+                        self.set(2.0 * arrived as f64 * self.packet);
+                    }
+                    // What the train has lost, it has lost as a burst.
+                    self.round.lost = 0;
+                    self.round.packets = 0;
+                    self.blind_until = now + self.rtt() + self.rtt();
                 } else if let Some(path) = self.remembered() {
                     self.unconfirmed = true;
                     let window = REMEMBERED * path.rate * self.base();
@@ -462,8 +543,7 @@ impl Law {
     /// Whether losses now come from a full queue.
     fn queue_is_full(&self) -> bool {
         let queue = self.path.standing();
-        queue > LOSS_TARGETS * self.target() + 2.0 * self.packet / self.rate().max(1.0)
-            && queue >= LOSS_FULL * self.longest
+        queue > LOSS_TARGETS * self.target() && queue >= LOSS_FULL * self.longest
     }
 }
 
@@ -480,9 +560,8 @@ impl Controller for Law {
         if !waiting {
             // The silence before a new flight was idleness.
             self.last_acked = packet.now;
-        } else if silent > DARK * self.rtt().as_secs_f64()
-            && !matches!(self.phase, Phase::Start | Phase::Climb)
-        {
+            self.last_frame = packet.now + self.rtt();
+        } else if silent > DARK * self.rtt().as_secs_f64() && self.path.base().is_some() {
             let packets = self.dark.map_or(0, |(packets, _)| packets);
             if packets < DARK_MOST {
                 self.dark = Some((
@@ -522,8 +601,13 @@ impl Controller for Law {
 
     fn on_acks_done(&mut self, end: AcksDone) {
         let now = end.now;
+        let silence = now.since(self.last_frame).as_secs_f64();
+        self.last_frame = now;
+        self.round.gap = self.round.gap.max(silence);
+        self.usual_gap += 0.02 * (silence.min(self.base()) - self.usual_gap);
         self.last_acked = now;
         if self.dark.take().is_some() {
+            self.round.gap = 0.0;
             self.clock.restart();
             self.dark_until = now + self.rtt() + self.rtt();
         }
@@ -546,7 +630,9 @@ impl Controller for Law {
 
     fn on_lost(&mut self, packet: Lost) {
         self.round.lost += 1;
-        let served = packet.now >= self.dark_until && !self.queue_is_full();
+        let much = self.round.lost as f64 > 2.0 * self.losses.limit() * self.round.packets as f64;
+        let starting = matches!(self.phase, Phase::Start | Phase::Climb | Phase::Try { .. });
+        let served = packet.now >= self.dark_until && !starting && !much && !self.queue_is_full();
         self.clock.on_lost(packet.bytes, served);
         self.train.on_lost();
     }
@@ -583,8 +669,9 @@ impl Controller for Law {
                 let pipe = self.window * self.base() / self.standing_rtt();
                 self.set((share * self.window).max(pipe));
             }
-            Phase::Climb | Phase::Start => self.climbed(),
-            Phase::Try { .. } | Phase::Drain(_) => {}
+            Phase::Climb => self.climbed(),
+            // What the train meets, it meets as a burst.
+            Phase::Start | Phase::Try { .. } | Phase::Drain(_) => {}
         }
     }
 
@@ -617,7 +704,7 @@ impl Controller for Law {
             Phase::Start if !self.train.is_out() => return Some(train::RATE),
             Phase::Start => self.window / self.base(),
             Phase::Try { capacity, .. } => FIRST * capacity,
-            Phase::Climb => 2.0 * self.window / self.rtt().as_secs_f64(),
+            Phase::Climb => 1.25 * self.window / self.rtt().as_secs_f64(),
             Phase::Alone | Phase::Drain(_) => {
                 let gain = (PACE / self.round.filled.max(0.1)).min(PACE_MOST);
                 gain * self.rate()
