@@ -109,9 +109,6 @@ pub(super) const AIR_GAIN: f64 = 0.1;
 
 // --- the start ----------------------------------------------------------------------------
 
-/// Below this round trip the window doubles without a train: there it costs little time, and
-/// twenty packets back to back are more than short queues take.
-pub(super) const TRAIN_FROM: Span = Span::from_millis(150);
 /// First rate after the packet train, as a share of what it showed: it saw 20 packets, the
 /// rest may belong to others.
 pub(super) const FIRST: f64 = 0.75;
@@ -122,6 +119,8 @@ pub(super) const SECOND: f64 = 0.97;
 pub(super) const REMEMBERED: f64 = 0.5;
 /// Growth per acknowledged byte without a train: slow start's (RFC 9002, section 7.3.1).
 pub(super) const CLIMB: f64 = 1.0;
+/// And packets leave so many times faster than the window would: it doubles.
+pub(super) const CLIMB_PACE: f64 = 1.6;
 /// A standing queue of this share of the base round trip ends a start without a train.
 pub(super) const CLIMB_QUEUE: f64 = 0.25;
 /// Judged when the first rate has been coming back for so much of a round trip.
@@ -151,6 +150,8 @@ pub(super) const PACE_MOST: f64 = 1.5;
 /// seconds more.
 pub(super) const GAP_USUAL: f64 = 3.0;
 pub(super) const GAP_LEAST: f64 = 0.005;
+/// Packets for which the peer acknowledges at once, less a few (`Acks` asks for at most ten).
+pub(super) const ACK_PACKETS: f64 = 8.0;
 /// How fast gaps are followed, per round.
 pub(super) const GAP_GAIN: f64 = 0.1;
 /// Share of the base round trip that is wanted as queue for their sake at most.

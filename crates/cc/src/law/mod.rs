@@ -206,8 +206,19 @@ impl Law {
         let own = TARGET * (self.packet / pipe).sqrt() * self.base() / (share * share);
         own.min(MOST_TARGET * self.base())
             .max(LEAST_TARGET)
-            .max((self.gap + self.usual_gap).min(GAP_MOST * self.base()))
+            .max((self.gap + self.waits()).min(GAP_MOST * self.base()))
             .max(LEAST_TARGET_PACKETS * self.packet / rate)
+    }
+
+    /// Seconds that packets wait for their acknowledgement, where a timer sends it and not the
+    /// packet that completes the number asked for.
+    fn waits(&self) -> f64 {
+        let rate = self.window / self.base();
+        if self.usual_gap * rate < ACK_PACKETS * self.packet {
+            self.usual_gap
+        } else {
+            0.0
+        }
     }
 
     /// A queue that is too long, seconds.
@@ -311,7 +322,8 @@ impl Law {
             if self.careful > 0 && self.window > CAREFUL_FROM * self.ceiling {
                 self.step = self.step.min(CAREFUL_STEP);
             }
-            self.set(self.window * (1.0 + STEPS[self.step]) + 0.5 * self.packet);
+            let packets = if self.careful > 0 { 0.1 } else { 0.5 };
+            self.set(self.window * (1.0 + STEPS[self.step]) + packets * self.packet);
             self.step = (self.step + 1).min(STEPS.len() - 1);
         } else {
             self.step = 0;
@@ -475,11 +487,6 @@ impl Law {
 
     fn starting(&mut self, now: Time) {
         match self.phase {
-            Phase::Start
-                if self.base() < TRAIN_FROM.as_secs_f64() && self.remembered().is_none() =>
-            {
-                self.phase = Phase::Climb;
-            }
             Phase::Start => {
                 let smooth = self.path.standing() < SMOOTH;
                 if let Some(shown) = self.train.on_acks_done(now, smooth) {
@@ -493,9 +500,6 @@ impl Law {
                             self.set(FIRST * capacity * self.base() + 4.0 * self.packet);
                         }
                         None => self.phase = Phase::Climb,
-                    }
-                    if let (Phase::Climb, Some(arrived)) = (self.phase, self.train.decimated()) {
-                        self.set(2.0 * arrived as f64 * self.packet);
                     }
                     // What the train has lost, it has lost as a burst.
                     self.round.lost = 0;
@@ -704,7 +708,7 @@ impl Controller for Law {
             Phase::Start if !self.train.is_out() => return Some(train::RATE),
             Phase::Start => self.window / self.base(),
             Phase::Try { capacity, .. } => FIRST * capacity,
-            Phase::Climb => 1.25 * self.window / self.rtt().as_secs_f64(),
+            Phase::Climb => CLIMB_PACE * self.window / self.rtt().as_secs_f64(),
             Phase::Alone | Phase::Drain(_) => {
                 let gain = (PACE / self.round.filled.max(0.1)).min(PACE_MOST);
                 gain * self.rate()

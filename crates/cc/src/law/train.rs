@@ -81,11 +81,6 @@ impl Train {
         self.lost += 1;
     }
 
-    /// Packets of it that have arrived, if a quarter or more was lost.
-    pub(super) fn decimated(&self) -> Option<u64> {
-        (self.arrived.0 <= u64::from(3 * PACKETS / 4)).then_some(self.arrived.0)
-    }
-
     /// Bytes per second at which it left.
     fn left_at(&self) -> f64 {
         let over = (self.first).map_or(0.0, |first| self.last.since(first).as_secs_f64());
