@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use bentpipe_cc::{Choice, ChoiceError, Settings};
 use bentpipe_link::Scenario;
 use bentpipe_link::scenario::ScenarioError;
-use bentpipe_quic::Transport;
+use bentpipe_quic::{ConnectionParameters, Selection, Settings};
 use bentpipe_sim::{Change, FlowPlan, LinkPlan, Move, Plan, PlanError, Transfer, What};
 use bentpipe_units::{Bytes, Rate, Span};
 use serde::{Deserialize, Serialize};
@@ -40,7 +39,7 @@ pub struct PlanFile {
     pub flows: u64,
     /// One more flow with this controller beside them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub beside: Option<Choice>,
+    pub beside: Option<Selection>,
     /// From a moment on, the terminals have another address and come over this link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub r#move: Option<MoveFile>,
@@ -49,7 +48,7 @@ pub struct PlanFile {
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowFile {
-    pub controller: Choice,
+    pub controller: Selection,
     /// What is fetched; without it as much as goes until the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Bytes>,
@@ -157,8 +156,8 @@ impl PlanFile {
         let mut settings = Settings::new(self.flow.controller);
         settings.initial_window = self.flow.initial_window;
         settings.initial_rtt = self.flow.initial_rtt.unwrap_or(self.link.satellite_rtt());
-        settings.contracted_rate = Some(self.link.forward.rate.ceiling());
-        let mut transport = Transport::new(settings);
+        settings.know_rate(self.link.forward.rate.ceiling());
+        let mut transport = ConnectionParameters::new(settings);
         let other = self
             .r#move
             .as_ref()
@@ -197,6 +196,8 @@ impl PlanFile {
         let mut flows = vec![flow.clone(); usize::try_from(self.flows).unwrap_or(1)];
         if let Some(controller) = self.beside {
             flow.transport.settings.controller = controller;
+            let rate = self.link.forward.rate.ceiling();
+            flow.transport.settings.know_rate(rate);
             flows.push(flow);
         }
         Plan {
@@ -271,11 +272,9 @@ fn named(error: &PlanError) -> String {
         PlanError::NoRate(_) => "change".into(),
         PlanError::Granularity(..) => "flow.granularity".into(),
         PlanError::Host { .. } => "flow.host".into(),
-        PlanError::Controller {
-            error: ChoiceError::Range { parameter, .. },
-            ..
-        } => format!("flow.{parameter}"),
-        PlanError::Controller { .. } => "flow.controller".into(),
+        PlanError::Controller { error, .. } => {
+            format!("flow.{}", error.parameter().unwrap_or("controller"))
+        }
         PlanError::NoSuchLink { .. } | PlanError::NoPath(_) => "flow".into(),
     }
 }

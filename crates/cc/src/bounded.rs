@@ -1,4 +1,4 @@
-//! The configured budget: no controller has more in flight, nor grows towards more.
+//! Largest window, as configured: no controller has more in flight, nor grows towards more.
 
 use crate::{Acked, AcksDone, Congestion, Controller, Lost, Sent};
 

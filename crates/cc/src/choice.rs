@@ -1,5 +1,9 @@
-//! Which controller, with which parameters.
+//! Controllers by name, and their parameters.
+//!
+//! The table in this file is the only list of controllers: a new one is its folder, its
+//! `pub mod` in `lib.rs` and its entry here.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -8,59 +12,118 @@ use bentpipe_units::{Bytes, Rate, Span};
 use crate::bounded::Bounded;
 use crate::resume::PathMemory;
 use crate::resume::layer::CarefulResume;
-use crate::{Controller, bbr3, cubic, fixed, hybla, law, newreno, satellite};
+use crate::{Controller, bbr3, cubic, fixed, hybla, newreno, satellite};
 
-/// A controller by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Choice {
+/// What a controller is made from.
+struct Start<'a> {
+    settings: &'a Settings,
+    /// UDP payload of a full packet, and the initial window; bytes.
+    packet: u64,
+    window: u64,
+    memory: PathMemory,
+}
+
+impl Start<'_> {
+    /// What this end may send by contract, bytes per second.
+    fn contract(&self) -> Option<u64> {
+        (self.settings.contracted_rate).map(|rate| rate.bits_per_second() / 8)
+    }
+
+    /// `controller` with Careful Resume (RFC 9959) around it.
+    fn resumed(self, controller: impl Controller + 'static) -> Box<dyn Controller> {
+        Box::new(CarefulResume::new(
+            Box::new(controller),
+            self.packet,
+            self.window,
+            self.memory,
+        ))
+    }
+}
+
+/// Declares [`Choice`]: each controller's documentation, variant, name and constructor.
+macro_rules! controllers {
+    ($($(#[$doc:meta])* $variant:ident, $name:literal, $make:expr;)+) => {
+        /// A controller by name.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Choice {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl Choice {
+            /// Every controller.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
+
+            /// Its name in configuration, records and tables.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+
+            fn make(self, start: Start<'_>) -> Box<dyn Controller> {
+                let make: fn(Start<'_>) -> Box<dyn Controller> = match self {
+                    $(Self::$variant => $make,)+
+                };
+                make(start)
+            }
+        }
+    };
+}
+
+controllers! {
     /// Ours, for satellites: see [`satellite`].
-    Satellite,
-    /// See [`law`].
-    Law,
+    Satellite, "satellite", |start| {
+        let rtt = start.settings.initial_rtt;
+        Box::new(satellite::Satellite::new(start.packet, start.window, rtt, start.memory))
+    };
+
     /// RFC 9002, section 7.
-    NewReno,
+    NewReno, "newreno", |start| {
+        let newreno = newreno::NewReno::new(start.packet, start.window);
+        start.resumed(newreno)
+    };
+
     /// RFC 9438, slow start left by HyStart++ (RFC 9406).
-    Cubic,
+    Cubic, "cubic", |start| {
+        let cubic = cubic::Cubic::new(start.packet, start.window, cubic::Exit::hystart());
+        start.resumed(cubic)
+    };
+
     /// RFC 9438, slow start left by SEARCH (draft-chung-ccwg-search).
-    CubicSearch,
+    CubicSearch, "cubic-search", |start| {
+        let cubic = cubic::Cubic::new(start.packet, start.window, cubic::Exit::search());
+        start.resumed(cubic)
+    };
+
     /// TCP Hybla, bounded and paced.
-    Hybla,
+    Hybla, "hybla", |start| {
+        let rtt = start.settings.initial_rtt;
+        let hybla = hybla::Hybla::new(start.packet, start.window, rtt, start.contract());
+        start.resumed(hybla)
+    };
+
     /// BBRv3 (draft-ietf-ccwg-bbr).
-    Bbr3,
+    Bbr3, "bbr3", |start| {
+        let Settings { initial_rtt, seed, .. } = *start.settings;
+        Box::new(bbr3::Bbr3::new(start.packet, start.window, initial_rtt, seed))
+    };
+
     /// A contracted rate.
-    Fixed,
-    /// For comparison: the QUIC library's own BBRv3 (draft-ietf-ccwg-bbr); draws random numbers of its own.
-    LibraryBbr3,
+    Fixed, "fixed", |start| {
+        let rtt = start.settings.initial_rtt;
+        let rate = start.contract().unwrap_or(LEAST_CONTRACT / 8);
+        Box::new(fixed::Fixed::new(start.packet, start.window, rtt, rate))
+    };
 }
 
 impl Choice {
-    /// Every controller.
-    pub const ALL: [Self; 9] = [
-        Self::Satellite,
-        Self::Law,
-        Self::NewReno,
-        Self::Cubic,
-        Self::CubicSearch,
-        Self::Hybla,
-        Self::Bbr3,
-        Self::Fixed,
-        Self::LibraryBbr3,
-    ];
-
-    /// Its name in configuration, records and tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Satellite => "satellite",
-            Self::Law => "law",
-            Self::NewReno => "newreno",
-            Self::Cubic => "cubic",
-            Self::CubicSearch => "cubic-search",
-            Self::Hybla => "hybla",
-            Self::Fixed => "fixed",
-            Self::Bbr3 => "bbr3",
-            Self::LibraryBbr3 => "bbr3-library",
-        }
+    /// Whether the controller makes use of [`Settings::contracted_rate`].
+    pub const fn uses_contracted_rate(self) -> bool {
+        matches!(self, Self::Hybla | Self::Fixed)
     }
+
+    /// Published controllers beside which ours is measured.
+    pub const REFERENCES: [Self; 3] = [Self::Bbr3, Self::Cubic, Self::NewReno];
 }
 
 impl fmt::Display for Choice {
@@ -75,7 +138,7 @@ impl FromStr for Choice {
         Self::ALL
             .into_iter()
             .find(|choice| choice.name() == name)
-            .ok_or_else(|| ChoiceError::Unknown(name.to_owned()))
+            .ok_or_else(|| ChoiceError::unknown(name, Self::ALL.map(Self::name)))
     }
 }
 
@@ -93,19 +156,46 @@ impl<'de> serde::Deserialize<'de> for Choice {
     }
 }
 
+impl schemars::JsonSchema for Choice {
+    fn schema_name() -> Cow<'static, str> {
+        "Choice".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "A congestion controller by name.",
+            "type": "string",
+            "enum": Self::ALL.map(Self::name),
+        })
+    }
+}
+
 /// Why there is no such controller.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ChoiceError {
     /// No controller has this name.
-    #[error(
-        "controller {0:?} is unknown; there are satellite, newreno, cubic, cubic-search, hybla, bbr3, fixed and bbr3-library"
-    )]
-    Unknown(String),
+    #[error("controller {name:?} is unknown; there are {known}")]
+    Unknown {
+        /// What was given.
+        name: String,
+        /// The names that there are, with commas between them.
+        known: String,
+    },
+    /// A parameter is given that this controller does not use.
+    #[error("controller {controller}: {parameter} = {value} has no effect on it; leave it out")]
+    Unused {
+        /// Whose.
+        controller: String,
+        /// Which.
+        parameter: &'static str,
+        /// What was given.
+        value: String,
+    },
     /// A parameter is missing or out of its range.
     #[error("controller {controller}: {parameter} = {value} is out of its range, {range}")]
     Range {
         /// Whose.
-        controller: Choice,
+        controller: String,
         /// Which.
         parameter: &'static str,
         /// What was given.
@@ -115,15 +205,42 @@ pub enum ChoiceError {
     },
 }
 
-/// Ten packets, the least that RFC 9002 starts with; and what a window's unit can still count.
+impl ChoiceError {
+    /// The parameter that it is about, if it is about one.
+    pub fn parameter(&self) -> Option<&'static str> {
+        match self {
+            Self::Unknown { .. } => None,
+            Self::Range { parameter, .. } | Self::Unused { parameter, .. } => Some(parameter),
+        }
+    }
+
+    /// `name` is none of the `known` ones.
+    pub fn unknown(name: &str, known: impl IntoIterator<Item = &'static str>) -> Self {
+        let mut known: Vec<_> = known.into_iter().collect();
+        let last = known.pop().unwrap_or_default();
+        Self::Unknown {
+            name: name.to_owned(),
+            known: format!("{} and {last}", known.join(", ")),
+        }
+    }
+}
+
+/// Least largest window, bytes: ten packets, the least that RFC 9002 starts with.
 const MIN_MAX_WINDOW: u64 = 16 << 10;
+/// Most, bytes: what a window's unit can still count.
 const MAX_MAX_WINDOW: u64 = 4 << 30;
+/// Contracted rates, bit/s: a packet of 1500 bytes takes 1.5 s at the least of them.
+const LEAST_CONTRACT: u64 = 8_000;
+/// The fastest interface that there is to be had.
+const MOST_CONTRACT: u64 = 100_000_000_000;
 
 /// All that a controller is told before it begins.
+///
+/// `C` says which one: [`Choice`], or a type with more controllers than this crate has.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Settings {
+pub struct Settings<C = Choice> {
     /// Which one.
-    pub controller: Choice,
+    pub controller: C,
     /// Full packets that may leave before the first acknowledgement.
     pub initial_window: u32,
     /// Round-trip time until it is measured.
@@ -139,10 +256,10 @@ pub struct Settings {
     pub resume: bool,
 }
 
-impl Settings {
+impl<C> Settings<C> {
     /// `controller` with a window of 32 packets and a GEO round trip to begin with, and
     /// of 64 MiB at most: 250 Mbit/s over 650 ms three times.
-    pub fn new(controller: Choice) -> Self {
+    pub fn new(controller: C) -> Self {
         Self {
             controller,
             initial_window: 32,
@@ -154,11 +271,35 @@ impl Settings {
         }
     }
 
+    /// The same for another controller.
+    pub fn with_controller<D>(self, controller: D) -> Settings<D> {
+        Settings {
+            controller,
+            initial_window: self.initial_window,
+            initial_rtt: self.initial_rtt,
+            contracted_rate: self.contracted_rate,
+            max_window: self.max_window,
+            seed: self.seed,
+            resume: self.resume,
+        }
+    }
+}
+
+impl<C: Copy + fmt::Display + Into<Option<Choice>>> Settings<C> {
+    /// What is known of the rate: a controller that makes use of it is told, another one is not.
+    pub fn know_rate(&mut self, rate: Rate) {
+        let uses = self
+            .controller
+            .into()
+            .is_some_and(Choice::uses_contracted_rate);
+        self.contracted_rate = uses.then_some(rate);
+    }
+
     /// Checks each parameter against its range.
     pub fn check(&self) -> Result<(), ChoiceError> {
         let range = |parameter, value: &dyn fmt::Display, range| {
             Err(ChoiceError::Range {
-                controller: self.controller,
+                controller: self.controller.to_string(),
                 parameter,
                 value: value.to_string(),
                 range,
@@ -177,19 +318,29 @@ impl Settings {
         if !(MIN_MAX_WINDOW..=MAX_MAX_WINDOW).contains(&self.max_window.as_u64()) {
             return range("max_window", &self.max_window, "16 KiB to 4 GiB");
         }
+        let choice = self.controller.into();
         match self.contracted_rate {
-            None if self.controller == Choice::Fixed => range(
+            None if choice == Some(Choice::Fixed) => range(
                 "contracted_rate",
                 &"nothing",
                 "8 kbit/s to 100 Gbit/s; this controller is that rate",
             ),
-            Some(rate) if !(8_000..=100_000_000_000).contains(&rate.bits_per_second()) => {
+            Some(rate) if !(LEAST_CONTRACT..=MOST_CONTRACT).contains(&rate.bits_per_second()) => {
                 range("contracted_rate", &rate, "8 kbit/s to 100 Gbit/s")
+            }
+            Some(rate) if !choice.is_some_and(Choice::uses_contracted_rate) => {
+                Err(ChoiceError::Unused {
+                    controller: self.controller.to_string(),
+                    parameter: "contracted_rate",
+                    value: rate.to_string(),
+                })
             }
             _ => Ok(()),
         }
     }
+}
 
+impl Settings {
     /// The controller, for packets of `packet` bytes, with `window` bytes to begin with.
     pub fn build(&self, packet: u64, window: u64, memory: &PathMemory) -> Box<dyn Controller> {
         let memory = if self.resume {
@@ -197,48 +348,12 @@ impl Settings {
         } else {
             PathMemory::default()
         };
-        let resumed = |controller: Box<dyn Controller>| -> Box<dyn Controller> {
-            Box::new(CarefulResume::new(
-                controller,
-                packet,
-                window,
-                memory.clone(),
-            ))
-        };
-        let expected = self.contracted_rate.map(|rate| rate.bits_per_second() / 8);
-        let controller: Box<dyn Controller> = match self.controller {
-            Choice::Satellite | Choice::LibraryBbr3 => Box::new(satellite::Satellite::new(
-                packet,
-                window,
-                self.initial_rtt,
-                memory,
-            )),
-            Choice::Law => Box::new(law::Law::new(packet, window, self.initial_rtt, memory)),
-            Choice::NewReno => resumed(Box::new(newreno::NewReno::new(packet, window))),
-            Choice::Cubic => resumed(Box::new(cubic::Cubic::new(
-                packet,
-                window,
-                cubic::Exit::hystart(),
-            ))),
-            Choice::CubicSearch => resumed(Box::new(cubic::Cubic::new(
-                packet,
-                window,
-                cubic::Exit::search(),
-            ))),
-            Choice::Hybla => resumed(Box::new(hybla::Hybla::new(
-                packet,
-                window,
-                self.initial_rtt,
-                expected,
-            ))),
-            Choice::Bbr3 => Box::new(bbr3::Bbr3::new(packet, window, self.initial_rtt, self.seed)),
-            Choice::Fixed => Box::new(fixed::Fixed::new(
-                packet,
-                window,
-                self.initial_rtt,
-                expected.unwrap_or(1_000),
-            )),
-        };
+        let controller = self.controller.make(Start {
+            settings: self,
+            packet,
+            window,
+            memory,
+        });
         Box::new(Bounded::new(controller, self.max_window.as_u64()))
     }
 }

@@ -1,8 +1,8 @@
-//! How fast the path delivers: the slope of delivered bytes over the moments of
+//! Delivery rate of the path: the slope of delivered bytes over the moments of
 //! the acknowledgements.
 //!
 //! From acknowledgement to acknowledgement the slope does not depend on how many
-//! packets each one covers, nor on when the packets were sent. Stretches in which
+//! packets each one covers, nor on when the packets were sent. Intervals in which
 //! the sender had too little to send say nothing about the path and are left out.
 
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use bentpipe_units::{Span, Time};
 
 /// Delivered bytes over time.
 #[derive(Debug, Clone, Default)]
-pub struct AckClock {
+pub struct DeliveryRate {
     points: VecDeque<(Time, u64)>,
     delivered: u64,
     in_flight: u64,
@@ -19,10 +19,10 @@ pub struct AckClock {
     limited_until: Time,
 }
 
-/// No slope is asked for over more than this.
-const LONGEST: Span = Span::from_millis(5_000);
+/// Longest interval that a slope is asked for over: some eight GEO round trips.
+const MAX_INTERVAL: Span = Span::from_millis(5_000);
 
-impl AckClock {
+impl DeliveryRate {
     /// Bytes sent and neither delivered nor given up.
     pub fn in_flight(&self) -> u64 {
         self.in_flight
@@ -42,12 +42,12 @@ impl AckClock {
         self.in_flight = self.in_flight.saturating_sub(bytes);
     }
 
-    /// A packet was given up. `served` says whether the link carried it all the
-    /// same: a packet lost on the air has used the transmitter, one that found
+    /// A packet was given up. `carried` says whether the link carried it all the
+    /// same: a packet lost by the radio has used the transmitter, one that found
     /// the queue full has not.
-    pub fn on_lost(&mut self, bytes: u64, served: bool) {
+    pub fn on_lost(&mut self, bytes: u64, carried: bool) {
         self.in_flight = self.in_flight.saturating_sub(bytes);
-        if served {
+        if carried {
             self.delivered += bytes;
         }
     }
@@ -64,7 +64,7 @@ impl AckClock {
         while self
             .points
             .front()
-            .is_some_and(|(at, _)| now.since(*at) > LONGEST)
+            .is_some_and(|(at, _)| now.since(*at) > MAX_INTERVAL)
         {
             self.points.pop_front();
         }
@@ -82,7 +82,7 @@ impl AckClock {
     }
 
     /// Bytes per second over the last `window`, a little more when no acknowledgement
-    /// came just then. `None` when the clock has not run that long.
+    /// came just then. `None` when acknowledgements do not go back that far.
     pub fn rate(&self, window: Span) -> Option<f64> {
         let (now, delivered) = *self.points.back()?;
         let at = self

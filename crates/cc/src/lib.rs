@@ -12,7 +12,6 @@
 
 pub mod delivery;
 pub mod satellite;
-pub mod law;
 pub mod newreno;
 pub mod cubic;
 pub mod hybla;
@@ -21,6 +20,7 @@ pub mod fixed;
 pub mod resume;
 mod bounded;
 mod choice;
+mod convert;
 
 use std::fmt::Debug;
 

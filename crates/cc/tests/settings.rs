@@ -25,7 +25,7 @@ fn every_controller_is_found_by_its_name() {
 #[test]
 fn a_parameter_out_of_range_is_named_with_its_range() {
     type Spoil = fn(&mut Settings);
-    let cases: [(Choice, Spoil, &str); 7] = [
+    let cases: [(Choice, Spoil, &str); 8] = [
         (
             Choice::Cubic,
             |settings| settings.initial_window = 1,
@@ -55,6 +55,11 @@ fn a_parameter_out_of_range_is_named_with_its_range() {
             Choice::Hybla,
             |settings| settings.contracted_rate = Some(Rate::from_bits_per_second(1)),
             "controller hybla: contracted_rate = 1 bit/s is out of its range, 8 kbit/s to 100 Gbit/s",
+        ),
+        (
+            Choice::Cubic,
+            |settings| settings.contracted_rate = Some(Rate::from_bits_per_second(20_000_000)),
+            "controller cubic: contracted_rate = 20 Mbit/s has no effect on it; leave it out",
         ),
         (
             Choice::Fixed,

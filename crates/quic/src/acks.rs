@@ -1,4 +1,4 @@
-//! How often the peer acknowledges (draft-ietf-quic-ack-frequency).
+//! ACK frequency: how often the peer acknowledges (draft-ietf-quic-ack-frequency).
 //!
 //! Four times per round trip is enough on an asymmetric link (draft-kuhn-quic-4-sat), and
 //! at least once is asked for. More than ten packets per acknowledgement save little: one
@@ -11,16 +11,16 @@
 
 use bentpipe_units::{Rate, Span};
 
-/// Most packets for one acknowledgement.
-const MOST_PACKETS: u64 = 10;
+/// Most packets for one acknowledgement: see above.
+const MAX_PACKETS: u64 = 10;
 /// Least, as RFC 9000, section 13.2.2 recommends.
-const LEAST_PACKETS: u64 = 2;
+const MIN_PACKETS: u64 = 2;
 /// Acknowledgements per round trip.
 const PER_ROUND_TRIP: u64 = 4;
 /// RFC 9000's max_ack_delay: 4 % of a GEO round trip.
-const MOST_DELAY: Span = Span::from_millis(25);
+const MAX_DELAY: Span = Span::from_millis(25);
 /// A timer's granularity and something.
-const LEAST_DELAY: Span = Span::from_millis(5);
+const MIN_DELAY: Span = Span::from_millis(5);
 
 /// What is asked of the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,10 +36,10 @@ impl Acks {
     pub fn over(rate: Rate, rtt: Span, packet: u16) -> Self {
         let quarter = Span::from_nanos(rtt.as_nanos() / PER_ROUND_TRIP);
         let packets = rate.bytes_in(quarter).as_u64() / u64::from(packet.max(1));
-        let packets = packets.clamp(LEAST_PACKETS, MOST_PACKETS);
+        let packets = packets.clamp(MIN_PACKETS, MAX_PACKETS);
         Self {
             packets: u32::try_from(packets).expect("at most ten"),
-            within: quarter.clamp(LEAST_DELAY, MOST_DELAY),
+            within: quarter.clamp(MIN_DELAY, MAX_DELAY),
         }
     }
 }

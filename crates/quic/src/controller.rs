@@ -10,14 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bentpipe_cc::{
-    Acked, AcksDone, Choice, Congestion, Controller, Lost, PathMemory, Sent, Settings,
-};
+use bentpipe_cc::{Acked, AcksDone, Congestion, Controller, Lost, PathMemory, Sent};
 use bentpipe_units::{Span, Time};
 use noq_proto::RttEstimator;
 use noq_proto::congestion::{self, ControllerFactory, ControllerMetrics};
 
-use crate::pacing::Bursts;
+use crate::pacing::BurstLimiter;
+use crate::selection::{Selection, Settings};
 
 /// Makes the controllers of one endpoint's connections.
 #[derive(Debug, Clone)]
@@ -42,19 +41,22 @@ impl Factory {
 impl ControllerFactory for Factory {
     fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Box<dyn congestion::Controller> {
         let window = u64::from(self.settings.initial_window) * u64::from(mtu);
-        if self.settings.controller == Choice::LibraryBbr3 {
-            let mut config = congestion::Bbr3Config::default();
-            config.initial_window(window);
-            return Arc::new(config).build(now, mtu);
-        }
+        let choice = match self.settings.controller {
+            Selection::Own(choice) => choice,
+            Selection::LibraryBbr3 => {
+                let mut config = congestion::Bbr3Config::default();
+                config.initial_window(window);
+                return Arc::new(config).build(now, mtu);
+            }
+        };
         let packet = u64::from(mtu);
         let number = self.connections.fetch_add(1, Ordering::Relaxed);
-        let mut settings = self.settings.clone();
+        let mut settings = self.settings.clone().with_controller(choice);
         // 2^64 divided by the golden ratio spreads neighbouring seeds.
         settings.seed ^= number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         Box::new(Adapted {
             controller: settings.build(packet, window, &self.memory),
-            bursts: Bursts::new(packet),
+            bursts: BurstLimiter::new(packet),
             began: now,
             initial_window: window,
             smoothed_rtt: settings.initial_rtt,
@@ -65,7 +67,7 @@ impl ControllerFactory for Factory {
 #[derive(Debug)]
 struct Adapted {
     controller: Box<dyn Controller>,
-    bursts: Bursts,
+    bursts: BurstLimiter,
     began: Instant,
     initial_window: u64,
     smoothed_rtt: Span,

@@ -1,5 +1,6 @@
 //! All that knows the QUIC library, for whoever carries bytes over a satellite.
 //!
+//! - [`selection`]: which controllers there are, the library's own among them
 //! - [`controller`]: the project's congestion controllers behind the library's trait
 //! - `pacing`: bursts of at most 2 ms
 //! - [`acks`]: how often the peer acknowledges
@@ -7,6 +8,7 @@
 //! - `schedule`: which stream goes first
 //! - [`h3`]: the HTTP/3 library on connections of the QUIC library
 
+pub mod selection;
 pub mod controller;
 mod pacing;
 pub mod acks;
@@ -15,4 +17,5 @@ mod schedule;
 pub mod h3;
 
 pub use controller::Factory;
-pub use transport::Transport;
+pub use selection::{Selection, Settings};
+pub use transport::ConnectionParameters;

@@ -1,4 +1,4 @@
-//! Bursts of at most 2 ms, or of a packet and the next where a packet takes longer; and
+//! Burst limit of 2 ms, or of a packet and the next where a packet takes longer; and
 //! what late timers kept back is made up for.
 //!
 //! The QUIC library's pacer is a token bucket of 2 ms at the controller's rate, but of
@@ -15,22 +15,22 @@
 //! A timer that fires late finds a full bucket and loses what did not fit in: on a busy
 //! machine, with timers 10 ms late, four fifths of the rate. By how much they are late is
 //! seen from the pauses that pacing alone explains. Bursts may be longer by that, and
-//! what was lost is owed: the rate is raised until it has been sent.
+//! what was lost is a deficit: the rate is higher until it has been sent.
 
 use bentpipe_units::Time;
 
 /// What may leave back to back, seconds at the pacing rate.
 const BURST: f64 = 0.002;
-/// Pauses up to this long are timers' doing; longer ones are a stopped machine, or a
-/// sender without data that looks like one. Seconds.
-const LATEST: f64 = 0.050;
+/// Longest delay of a timer, seconds. Longer pauses are a stopped machine, or a sender without
+/// data that looks like one.
+const MAX_TIMER_DELAY: f64 = 0.050;
 /// How much longer than 2 ms bursts may become, seconds.
-const MOST_LATE: f64 = 0.020;
+const MAX_BURST_EXTENSION: f64 = 0.020;
 /// Seconds in which punctual timers are believed again.
-const FORGIVE: f64 = 1.0;
-/// What is owed is made up for in this time, seconds; no more than this is owed, so
+const LATENESS_DECAY: f64 = 1.0;
+/// The deficit is made up for in this time, seconds; it is no larger than what leaves in it, so
 /// that the rate at most doubles.
-const MAKE_UP: f64 = 0.020;
+const CATCH_UP: f64 = 0.020;
 /// The library's: TARGET_BURST_INTERVAL and MAX_BURST_INTERVAL, seconds; MIN_BURST_SIZE
 /// and MAX_BURST_SIZE, packets.
 const TARGET_INTERVAL: f64 = 0.002;
@@ -38,33 +38,33 @@ const MAX_INTERVAL: f64 = 0.010;
 const MIN_PACKETS: f64 = 10.0;
 const MAX_PACKETS: f64 = 256.0;
 
-/// The library's bucket, and the one wanted; bytes.
+/// The library's token bucket, and the one that bursts are limited to; bytes.
 #[derive(Debug, Clone)]
-pub(crate) struct Bursts {
+pub(crate) struct BurstLimiter {
     packet: f64,
     library: f64,
-    wanted: f64,
+    limited: f64,
     /// When the latest packet left.
     sent: Time,
     cut: bool,
     /// How late timers have been, seconds.
     late: f64,
     /// Bytes that late timers have kept back.
-    owed: f64,
+    deficit: f64,
     /// Whether the window, not pacing, holds the next packet back.
     window: bool,
 }
 
-impl Bursts {
+impl BurstLimiter {
     pub(crate) fn new(packet: u64) -> Self {
         Self {
             packet: packet as f64,
             library: 0.0,
-            wanted: 0.0,
+            limited: 0.0,
             sent: Time::ZERO,
             cut: false,
             late: 0.0,
-            owed: 0.0,
+            deficit: 0.0,
             window: false,
         }
     }
@@ -87,71 +87,74 @@ impl Bursts {
         now.since(self.sent).as_secs_f64()
     }
 
-    /// Bytes per second with what is owed.
-    fn raised(&self, rate: f64) -> f64 {
-        rate + self.owed.min(MAKE_UP * rate) / MAKE_UP
+    /// Bytes per second with which the deficit is made up for.
+    fn caught_up(&self, rate: f64) -> f64 {
+        rate + self.deficit.min(CATCH_UP * rate) / CATCH_UP
     }
 
     /// The longest burst, bytes.
-    fn most(&self, rate: f64) -> f64 {
+    fn longest_burst(&self, rate: f64) -> f64 {
         ((BURST + self.late) * rate).max(self.packet)
     }
 
     /// Both buckets at `now`, if it is later than the latest packet; not yet cut to the
     /// longest burst.
     fn filled(&self, now: Time, rate: f64) -> (f64, f64) {
-        let rate = self.raised(rate);
+        let rate = self.caught_up(rate);
         let earned = rate * self.pause(now);
         if earned <= 0.0 {
-            return (self.library, self.wanted);
+            return (self.library, self.limited);
         }
         let most = (MAX_INTERVAL * rate).max(self.packet);
         let target =
             (TARGET_INTERVAL * rate).clamp(MIN_PACKETS * self.packet, MAX_PACKETS * self.packet);
-        (earned.min(most.min(target)), self.wanted + earned)
+        (earned.min(most.min(target)), self.limited + earned)
     }
 
     /// Learns from the pause that ends now how late timers are, and what that costs.
-    fn learn(&mut self, now: Time, rate: f64, wanted: f64) {
+    fn learn(&mut self, now: Time, rate: f64, limited: f64) {
         let pause = self.pause(now);
-        let raised = self.raised(rate);
-        let short = self.packet - self.wanted;
-        let paced = !std::mem::take(&mut self.window) && short > 0.0 && pause <= LATEST;
-        self.owed = (self.owed - (raised - rate) * pause).max(0.0);
-        self.late *= (1.0 - pause / FORGIVE).max(0.0);
+        let caught_up = self.caught_up(rate);
+        let short = self.packet - self.limited;
+        let paced = !std::mem::take(&mut self.window) && short > 0.0 && pause <= MAX_TIMER_DELAY;
+        self.deficit = (self.deficit - (caught_up - rate) * pause).max(0.0);
+        self.late *= (1.0 - pause / LATENESS_DECAY).max(0.0);
         if paced {
-            self.late = self.late.max(pause - short / raised).min(MOST_LATE);
-            let lost = (wanted - self.most(rate)).max(0.0);
-            self.owed = (self.owed + lost).min(MAKE_UP * rate);
+            self.late = self
+                .late
+                .max(pause - short / caught_up)
+                .min(MAX_BURST_EXTENSION);
+            let lost = (limited - self.longest_burst(rate)).max(0.0);
+            self.deficit = (self.deficit + lost).min(CATCH_UP * rate);
         }
     }
 
     /// Whether the library would go on after the one packet that is left.
-    fn judge(&mut self, library: f64, wanted: f64) {
-        self.cut = wanted < 2.0 * self.packet && library >= 2.0 * self.packet;
+    fn update_cut(&mut self, library: f64, limited: f64) {
+        self.cut = limited < 2.0 * self.packet && library >= 2.0 * self.packet;
     }
 
     /// A packet leaves at `rate` bytes per second.
     pub(crate) fn on_sent(&mut self, now: Time, bytes: u64, rate: u64) {
         let rate = rate as f64;
-        let (mut library, wanted) = self.filled(now, rate);
+        let (mut library, limited) = self.filled(now, rate);
         if now > self.sent {
-            self.learn(now, rate, wanted);
+            self.learn(now, rate, limited);
         }
         if self.cut {
             library = library.min(self.packet);
         }
-        let wanted = wanted.min(self.most(rate));
+        let limited = limited.min(self.longest_burst(rate));
         self.library = (library - bytes as f64).max(0.0);
-        self.wanted = (wanted - bytes as f64).max(0.0);
+        self.limited = (limited - bytes as f64).max(0.0);
         self.sent = now;
-        self.judge(self.library, self.wanted);
+        self.update_cut(self.library, self.limited);
     }
 
     /// Acknowledgements may let packets out.
     pub(crate) fn on_acks_done(&mut self, now: Time, rate: u64) {
-        let (library, wanted) = self.filled(now, rate as f64);
-        self.judge(library, wanted.min(self.most(rate as f64)));
+        let (library, limited) = self.filled(now, rate as f64);
+        self.update_cut(library, limited.min(self.longest_burst(rate as f64)));
     }
 
     /// What to tell the library for `rate`.
@@ -164,7 +167,7 @@ impl Bursts {
         if self.cut {
             rate.min((self.packet / MAX_INTERVAL) as u64)
         } else {
-            self.raised(rate as f64) as u64
+            self.caught_up(rate as f64) as u64
         }
     }
 }

@@ -1,21 +1,22 @@
-//! The QUIC library set up for a satellite, in one place: terminal, gateway and
+//! Transport parameters of the QUIC library for a satellite, in one place: terminal, gateway and
 //! simulator ask the same of it.
 
 use std::sync::Arc;
 
-use bentpipe_cc::{PathMemory, Settings};
+use bentpipe_cc::PathMemory;
 use bentpipe_units::{Bytes, Rate, Span};
 use noq_proto::{AckFrequencyConfig, TransportConfig, VarInt};
 
 use crate::acks::Acks;
 use crate::controller::Factory;
+use crate::selection::{Selection, Settings};
 
 /// UDP payload that fills an IPv4 packet of 1500 bytes.
 pub const FULL_PACKET: u16 = 1472;
 
-/// What a connection that carries one bulk flow at a time is set up with.
+/// Parameters of a connection that carries one bulk flow at a time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Transport {
+pub struct ConnectionParameters {
     /// Controller and its parameters.
     pub settings: Settings,
     /// The fastest that either end sends: sizes the windows.
@@ -27,11 +28,12 @@ pub struct Transport {
     pub ack_after: Option<u32>,
 }
 
-impl Transport {
+impl ConnectionParameters {
     /// For `settings` on a link of up to 50 Mbit/s with 1500-byte packets.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new<C: Copy + Into<Selection>>(settings: bentpipe_cc::Settings<C>) -> Self {
+        let selection = settings.controller.into();
         Self {
-            settings,
+            settings: settings.with_controller(selection),
             rate: Rate::from_bits_per_second(50_000_000),
             packet: FULL_PACKET,
             ack_after: None,

@@ -23,21 +23,21 @@ fn main() {
             let most: f64 = args[3].parse().unwrap();
             let mut known: Vec<_> = known
                 .into_iter()
-                .filter(|r| r.controller != Choice::Law)
+                .filter(|r| r.controller != Choice::Satellite)
                 .collect();
             let keep = known.clone();
             known.retain(|r| links.contains(&r.link));
             let mut all = never_worst::OTHERS.to_vec();
-            all.push(Choice::Law);
+            all.push(Choice::Satellite);
             let runs = never_worst::runs(seed, &links, &all, known, Instant::now(), |_, _| {});
             let mut save: Vec<_> = runs
                 .iter()
-                .filter(|r| r.controller != Choice::Law)
+                .filter(|r| r.controller != Choice::Satellite)
                 .cloned()
                 .collect();
             save.extend(keep.into_iter().filter(|r| !links.contains(&r.link)));
             std::fs::write(&args[4], serde_json::to_string(&save).unwrap()).unwrap();
-            for cc in [Choice::Satellite, Choice::Law] {
+            for cc in [Choice::Satellite] {
                 let cells = never_worst::cells(&runs, cc);
                 if cells.is_empty() {
                     continue;
@@ -51,7 +51,7 @@ fn main() {
                     share(0.5),
                     never_worst::queues(&runs, cc)
                 );
-                if cc == Choice::Law {
+                if cc == Choice::Satellite {
                     for c in cells.iter().filter(|c| c.score < most) {
                         let f = |cc| {
                             let r = runs
@@ -102,7 +102,7 @@ fn main() {
             }
         }
         _ => {
-            let mut cs = vec![Choice::Law];
+            let mut cs = vec![Choice::Satellite];
             if args.len() > 4 {
                 cs.push(args[4].parse().unwrap());
             }

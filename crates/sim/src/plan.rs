@@ -1,7 +1,7 @@
 //! What a run does.
 
 use bentpipe_cc::ChoiceError;
-use bentpipe_quic::Transport;
+use bentpipe_quic::ConnectionParameters;
 use bentpipe_units::{Bytes, Rate, Span};
 use bentpipe_vnet::host::{HostError, HostSpec};
 pub use bentpipe_vnet::plan::{Change, LinkPlan, What};
@@ -29,7 +29,7 @@ pub struct FlowPlan {
     /// When the terminal connects.
     pub start: Span,
     /// How both ends are set up.
-    pub transport: Transport,
+    pub transport: ConnectionParameters,
     /// One after the other over the same connection.
     pub transfers: Vec<Transfer>,
     /// Changes of the terminal's address and way.
@@ -45,7 +45,7 @@ pub struct FlowPlan {
 
 impl FlowPlan {
     /// A flow over link 0 that connects at once.
-    pub fn new(transport: Transport, transfers: Vec<Transfer>) -> Self {
+    pub fn new(transport: ConnectionParameters, transfers: Vec<Transfer>) -> Self {
         Self {
             path: vec![0],
             start: Span::ZERO,

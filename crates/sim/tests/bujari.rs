@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use bentpipe_cc::{Choice, Settings};
 use bentpipe_link::Scenario;
-use bentpipe_quic::Transport;
+use bentpipe_quic::ConnectionParameters;
 use bentpipe_sim::record::FlowSample;
 use bentpipe_sim::{FlowPlan, LinkPlan, Move, Plan, Transfer, run};
 use bentpipe_units::{Bytes, Rate, Span};
@@ -33,7 +33,7 @@ fn legs(queue: &str) -> [(f64, f64); 2] {
     let mut settings = Settings::new(Choice::NewReno);
     settings.initial_window = 10;
     settings.initial_rtt = Span::from_millis(60);
-    let mut transport = Transport::new(settings);
+    let mut transport = ConnectionParameters::new(settings);
     transport.rate = Rate::from_bits_per_second(10_000_000);
     transport.ack_after = Some(1);
     transport.packet = 1200;

@@ -218,7 +218,7 @@ fn whatever_never_ends_ends_with_a_verdict() {
 fn coarse_timers_cost_little_and_do_not_stop_time() {
     let work = [5, 30, 55].map(|start| download(start, 10 << 20));
     let mut exact = plan(geo(), vec![work.to_vec()]);
-    exact.gateway.controller = Choice::Satellite;
+    exact.gateway.controller = Choice::Satellite.into();
     let coarse = Plan {
         granularity: Span::from_millis(1),
         ..exact.clone()

@@ -6,7 +6,7 @@ use std::time::Instant;
 use bentpipe_campaign::budget;
 use bentpipe_cc::{Choice, Settings};
 use bentpipe_link::Scenario;
-use bentpipe_quic::Transport;
+use bentpipe_quic::{ConnectionParameters, Selection};
 use bentpipe_sim::record::{Records, Verdict};
 use bentpipe_sim::{FlowPlan, LinkPlan, Plan, PlanError, Transfer, run};
 use bentpipe_units::{Bytes, Rate, Span};
@@ -30,8 +30,8 @@ fn geo(loss: &str, queue: &str) -> LinkPlan {
     LinkPlan::of(&Scenario::parse(&text).expect("a scenario"))
 }
 
-fn plan(controller: Choice, link: LinkPlan, flows: usize, bytes: u64) -> Plan {
-    let transport = Transport::new(Settings::new(controller));
+fn plan(controller: impl Into<Selection>, link: LinkPlan, flows: usize, bytes: u64) -> Plan {
+    let transport = ConnectionParameters::new(Settings::new(controller.into()));
     let flow = FlowPlan::new(transport, vec![Transfer::now(Bytes::new(bytes))]);
     Plan {
         seed: 7,
@@ -64,10 +64,10 @@ fn the_same_plan_twice_gives_the_same_bytes() {
 
 #[test]
 fn what_is_asked_for_arrives_whole_with_every_controller() {
-    for controller in Choice::ALL {
+    for controller in Selection::all() {
         let mut plan = plan(controller, geo("0.1 %", "1500 kB"), 1, 1_000_000);
-        plan.flows[0].transport.settings.contracted_rate =
-            Some(plan.links[0].forward.rate.ceiling());
+        let rate = plan.links[0].forward.rate.ceiling();
+        plan.flows[0].transport.settings.know_rate(rate);
         let records = records(&plan);
         assert_eq!(records.flows[0].verdict, Verdict::Ok, "{controller}");
         assert_eq!(records.transfers[0].received, 1_000_000, "{controller}");
@@ -106,12 +106,9 @@ fn our_start_round_by_round() {
 #[test]
 fn bursts_are_of_two_milliseconds() {
     for controller in Choice::ALL {
-        if controller == Choice::LibraryBbr3 {
-            continue;
-        }
         let mut plan = plan(controller, geo("0 %", "1500 kB"), 1, 400_000);
         let settings = &mut plan.flows[0].transport.settings;
-        settings.contracted_rate = Some(Rate::from_bits_per_second(18_000_000));
+        settings.know_rate(Rate::from_bits_per_second(18_000_000));
         let again = Transfer::after(Span::from_millis(1_300), Bytes::new(400_000));
         plan.flows[0].transfers = vec![again; 6];
         plan.sample_every = Span::from_millis(20);
@@ -167,7 +164,7 @@ fn flows_have_queues_of_their_own() {
     let fq =
         "queue = { fq-codel = { limit = \"2 BDP\", interval = \"600 ms\", target = \"300 ms\" } }";
     let mut plan = plan(Choice::NewReno, geo_with(fq), 2, 10 << 20);
-    plan.flows[1].transport.settings.controller = Choice::Fixed;
+    plan.flows[1].transport.settings.controller = Choice::Fixed.into();
     plan.flows[1].transport.settings.contracted_rate = Some(Rate::from_bits_per_second(4_000_000));
     let records = records(&plan);
     let waited = |flow: usize| {

@@ -12,9 +12,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use bentpipe_cc::{Choice, ChoiceError, PathMemory, Settings};
+use bentpipe_cc::{Choice, ChoiceError, PathMemory};
 use bentpipe_quic::acks::Acks;
 use bentpipe_quic::transport::{FULL_PACKET, over_satellite};
+use bentpipe_quic::{Selection, Settings};
 use bentpipe_units::{Bytes, ParseError, Rate, Span};
 use noq::{MtuDiscoveryConfig, TransportConfig, VarInt};
 use serde::{Deserialize, Serialize};
@@ -43,7 +44,7 @@ pub struct Packets(pub u32);
 #[serde(deny_unknown_fields, default)]
 pub struct Transport {
     /// Congestion controller of what this end sends.
-    pub controller: Choice,
+    pub controller: Selection,
     /// Congestion window of a new session.
     pub initial_window: Packets,
     /// What this end may send by contract; the fixed controller is that rate.
@@ -63,7 +64,7 @@ pub struct Transport {
 impl Default for Transport {
     fn default() -> Self {
         Self {
-            controller: Choice::Satellite,
+            controller: Choice::Satellite.into(),
             initial_window: Packets(32),
             contracted_rate: None,
             expected_rate: Rate::from_bits_per_second(250_000_000),

@@ -117,7 +117,7 @@ fn setup(scenario: &Scenario, controller: Choice) -> Setup {
         scenario: scenario.clone(),
         ..Setup::default()
     };
-    setup.transport.controller = controller;
+    setup.transport.controller = controller.into();
     setup
 }
 

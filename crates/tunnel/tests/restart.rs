@@ -39,7 +39,7 @@ async fn life(clock: &Clock, controller: Choice, paths: [Paths; 2], downloads: &
         paths: paths.clone(),
         ..Setup::default()
     };
-    setup.transport.controller = controller;
+    setup.transport.controller = controller.into();
     let world = setup.start(clock);
     let mut origin = world.internet.serve(ORIGIN);
     world.warm().await;

@@ -10,13 +10,8 @@ use bentpipe_cc::Choice;
 use crate::failure::Failure;
 
 pub fn budgets(seeds: u64, only: &str, out: &Path) -> Result<(), Failure> {
-    const CONTROLLERS: [Choice; 5] = [
-        Choice::Law,
-        Choice::Satellite,
-        Choice::Bbr3,
-        Choice::Cubic,
-        Choice::NewReno,
-    ];
+    let mut controllers = vec![Choice::Satellite];
+    controllers.extend(Choice::REFERENCES);
     if !(1..=1000).contains(&seeds) {
         return Err(Failure::Configuration(format!(
             "--seeds {seeds}: give 1 to 1000"
@@ -24,7 +19,7 @@ pub fn budgets(seeds: u64, only: &str, out: &Path) -> Result<(), Failure> {
     }
     let rows: Vec<_> = (budget::Section::ALL.into_iter())
         .flat_map(|section| {
-            budget::check(section, &CONTROLLERS, seeds, only, Instant::now(), progress)
+            budget::check(section, &controllers, seeds, only, Instant::now(), progress)
         })
         .collect();
     if rows.is_empty() {

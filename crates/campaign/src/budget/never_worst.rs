@@ -10,15 +10,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use bentpipe_cc::{Choice, Settings};
-use bentpipe_quic::Transport;
+use bentpipe_cc::Choice;
 use bentpipe_sim::plan::{FlowPlan, LinkPlan, Plan, Transfer};
 use bentpipe_sim::record::Records;
 use bentpipe_units::{Rate, Span};
 use serde::{Deserialize, Serialize};
 
 use super::draw::{Drawn, draw};
-use super::plans::ENDLESS;
+use super::plans::{ENDLESS, transport};
 
 /// Those that a controller is held against.
 pub const OTHERS: [Choice; 3] = [Choice::Cubic, Choice::Bbr3, Choice::NewReno];
@@ -59,10 +58,8 @@ pub struct Cell {
 
 /// The plan of `drawn` for `controller`.
 pub fn plan(drawn: &Drawn, controller: Choice, seed: u64) -> Plan {
-    let mut settings = Settings::new(controller);
-    settings.initial_rtt = drawn.scenario.satellite_rtt().max(Span::from_millis(10));
-    settings.contracted_rate = Some(Rate::from_bits_per_second(drawn.bits));
-    let mut transport = Transport::new(settings);
+    let rtt = drawn.scenario.satellite_rtt().max(Span::from_millis(10));
+    let mut transport = transport(controller, drawn.bits, rtt);
     transport.rate = Rate::from_bits_per_second(drawn.bits.max(10_000_000));
     let mut flow = FlowPlan::new(transport, vec![Transfer::now(ENDLESS)]);
     flow.host = drawn.host;

@@ -2,7 +2,7 @@
 
 use bentpipe_cc::{Choice, Settings};
 use bentpipe_link::scenario::{DirectionSpec, QueueLimit};
-use bentpipe_quic::Transport;
+use bentpipe_quic::ConnectionParameters;
 use bentpipe_units::{Bytes, OneWayDelay, Probability, Rate, Span};
 
 use bentpipe_sim::plan::{FlowPlan, LinkPlan, Move, Plan, Transfer, What};
@@ -49,11 +49,11 @@ pub(super) fn geo_bdp() -> QueueLimit {
     bdp(20_000_000, GEO)
 }
 
-pub(super) fn transport(controller: Choice, forward: u64, rtt: Span) -> Transport {
+pub(super) fn transport(controller: Choice, forward: u64, rtt: Span) -> ConnectionParameters {
     let mut settings = Settings::new(controller);
     settings.initial_rtt = rtt;
-    settings.contracted_rate = Some(rate(forward));
-    let mut transport = Transport::new(settings);
+    settings.know_rate(rate(forward));
+    let mut transport = ConnectionParameters::new(settings);
     transport.rate = rate(forward);
     transport
 }

@@ -4,15 +4,16 @@ use bentpipe_units::Time;
 
 use super::{Bbr3, Sample, State};
 
-/// BBR.PacingMarginPercent (section 2.5): 1 %.
+/// BBR.PacingMarginPercent (section 2.5), share of the rate.
 const PACING_MARGIN: f64 = 0.01;
 /// BBR.MinPipeCwnd (section 2.7), packets.
 const MIN_PIPE_WINDOW: f64 = 4.0;
 /// BBR.ExtraAckedFilterLen (section 2.12), rounds.
 const EXTRA_ACKED_FILTER_LEN: u64 = 10;
-/// C.send_quantum is a millisecond at the pacing rate, at most 64 KiB (section 5.6.3).
+/// C.send_quantum at the pacing rate, seconds (section 5.6.3).
 const QUANTUM: f64 = 0.001;
-const MOST_QUANTUM: f64 = 65_536.0;
+/// Most of it, bytes.
+const MAX_QUANTUM: f64 = 65_536.0;
 
 impl Bbr3 {
     /// SetPacingRateWithGain(): before the pipe is full only ever upwards (section 5.6.2).
@@ -38,7 +39,7 @@ impl Bbr3 {
 
     /// QuantizationBudget().
     pub(super) fn quantized(&self, volume: f64) -> f64 {
-        let quantum = (self.pacing_rate * QUANTUM).clamp(2.0 * self.packet, MOST_QUANTUM);
+        let quantum = (self.pacing_rate * QUANTUM).clamp(2.0 * self.packet, MAX_QUANTUM);
         let probe = if self.state == State::Up {
             2.0 * self.packet
         } else {

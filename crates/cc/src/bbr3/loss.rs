@@ -4,7 +4,7 @@
 use super::{Bbr3, LOSS_THRESH, Sample, State};
 use crate::Lost;
 
-/// BBR.Beta (section 2.9).
+/// BBR.Beta (section 2.9): share of the bounds that is left after a round with losses.
 const BETA: f64 = 0.7;
 
 /// State to go back to (section 2.15).
@@ -36,8 +36,9 @@ impl Bbr3 {
 
     /// HandleLostPacket(), with NoteLoss().
     pub(super) fn handle_lost_packet(&mut self, lost: Lost) {
+        let before = (self.sampler.lost, self.sampler.delivered);
         let packet = self.sampler.on_lost(lost.number, lost.bytes);
-        self.full.note_loss(lost.number);
+        self.full.note_loss(lost.number, before.0, before.1);
         if !self.loss_in_round {
             self.loss_round_delivered = self.sampler.delivered;
             self.save_state_upon_loss();
@@ -146,6 +147,7 @@ impl Bbr3 {
     pub(super) fn handle_spurious_loss(&mut self) {
         self.restore_window();
         self.recovery = None;
+        self.full.forget_losses();
         self.loss_in_round = false;
         self.full.reset();
         let undo = std::mem::take(&mut self.undo);

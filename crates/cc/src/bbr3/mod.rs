@@ -21,6 +21,7 @@ use bentpipe_units::{Span, Time};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
+use crate::convert::whole;
 use crate::{Acked, AcksDone, Congestion, Controller, Lost, Sent};
 use filter::WindowedMax;
 use loss::Undo;
@@ -29,7 +30,7 @@ use probe_rtt::MinRtt;
 use sampler::{Sample, Sampler};
 use startup::FullPipe;
 
-/// BBR.LossThresh (section 2.9).
+/// BBR.LossThresh (section 2.9): share of a round's bytes.
 const LOSS_THRESH: f64 = 0.02;
 /// BBR.MaxBwFilterLen (section 2.11), cycles.
 const MAX_BW_FILTER_LEN: u64 = 2;
@@ -73,13 +74,6 @@ impl State {
     }
 }
 
-/// A loss recovery episode: packets sent until then are of before it, and the round it began in.
-#[derive(Debug, Clone, Copy)]
-struct Recovery {
-    from: Time,
-    round: u64,
-}
-
 /// See the [module](self).
 #[derive(Debug, Clone)]
 pub struct Bbr3 {
@@ -93,7 +87,8 @@ pub struct Bbr3 {
     cycle: Cycle,
     filter_rtt: MinRtt,
     undo: Undo,
-    recovery: Option<Recovery>,
+    /// Since when losses are being recovered (RFC 9002, section 7.3.2).
+    recovery: Option<Time>,
     idle_restart: bool,
     /// C.is_cwnd_limited, in this round.
     window_limited: bool,
@@ -251,12 +246,10 @@ impl Controller for Bbr3 {
 
     fn on_acked(&mut self, packet: &Acked) {
         self.sampler.on_acked(packet);
-        if self
-            .recovery
-            .is_some_and(|recovery| packet.sent > recovery.from)
-        {
+        if self.recovery.is_some_and(|from| packet.sent > from) {
             self.recovery = None;
             self.restore_window();
+            self.check_startup_high_loss();
         }
     }
 
@@ -277,16 +270,9 @@ impl Controller for Bbr3 {
     fn on_congestion(&mut self, event: &Congestion) {
         // The draft has no answer to marks yet.
         let lost = !event.marked;
-        if lost
-            && self
-                .recovery
-                .is_none_or(|recovery| event.sent > recovery.from)
-        {
+        if lost && self.recovery.is_none_or(|from| event.sent > from) {
             // OnEnterFastRecovery() (section 5.6.4.4); the first loss has saved the state.
-            self.recovery = Some(Recovery {
-                from: event.now,
-                round: self.round_count,
-            });
+            self.recovery = Some(event.now);
         }
         if event.persistent {
             // OnEnterRTO().
@@ -303,22 +289,14 @@ impl Controller for Bbr3 {
         self.packet = bytes as f64;
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a window of bytes"
-    )]
     fn window(&self) -> u64 {
-        self.window.max(2.0 * self.packet) as u64
+        whole(self.window.max(2.0 * self.packet))
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a rate of bytes per second"
-    )]
     fn pacing_rate(&self) -> Option<u64> {
-        Some(self.pacing_rate.max(2.0 * self.packet / self.min_rtt()) as u64)
+        Some(whole(
+            self.pacing_rate.max(2.0 * self.packet / self.min_rtt()),
+        ))
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {

@@ -5,7 +5,7 @@ use rand::Rng;
 
 use super::{Bbr3, Sample, State};
 
-/// BBR.Headroom (section 2.9): left free for others in Cruise.
+/// BBR.Headroom (section 2.9): share of the long-term bound left free for others in Cruise.
 const HEADROOM: f64 = 0.15;
 /// The Reno-coexistence time scale is at most so many rounds (section 5.3.3.8).
 const RENO_ROUNDS: f64 = 63.0;

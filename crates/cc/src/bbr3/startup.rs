@@ -22,9 +22,17 @@ pub(super) struct FullPipe {
     pub(super) bandwidth: f64,
     count: u32,
     drain_start_round: u64,
-    /// Losses of this round: ranges, the last lost number, and bytes lost and delivered when it began.
+    /// Losses since the first of a recovery period.
+    losses: Option<RecoveryLosses>,
+}
+
+/// What has been lost since a recovery period began.
+#[derive(Debug, Clone, Copy)]
+struct RecoveryLosses {
+    /// Discontiguous ranges of packet numbers, and the last number lost.
     ranges: u32,
-    last_lost: Option<u64>,
+    last: u64,
+    /// Bytes lost and delivered before the first of them.
     lost_before: f64,
     delivered_before: f64,
 }
@@ -37,11 +45,27 @@ impl FullPipe {
         self.now = false;
     }
 
-    pub(super) fn note_loss(&mut self, number: u64) {
-        if self.last_lost.is_none_or(|last| number != last + 1) {
-            self.ranges += 1;
+    /// Packet `number` was lost, after so many bytes lost and delivered.
+    pub(super) fn note_loss(&mut self, number: u64, lost: f64, delivered: f64) {
+        match &mut self.losses {
+            Some(losses) => {
+                losses.ranges += u32::from(number != losses.last + 1);
+                losses.last = number;
+            }
+            None => {
+                self.losses = Some(RecoveryLosses {
+                    ranges: 1,
+                    last: number,
+                    lost_before: lost,
+                    delivered_before: delivered,
+                });
+            }
         }
-        self.last_lost = Some(number);
+    }
+
+    /// The losses noted were none.
+    pub(super) fn forget_losses(&mut self) {
+        self.losses = None;
     }
 }
 
@@ -68,9 +92,6 @@ impl Bbr3 {
 
     /// CheckStartupDone().
     pub(super) fn check_startup_done(&mut self) {
-        if self.round_start {
-            self.check_startup_high_loss();
-        }
         if self.state == State::Startup && self.full.reached {
             self.state = State::Drain;
             self.full.drain_start_round = self.round_count;
@@ -79,25 +100,23 @@ impl Bbr3 {
 
     /// CheckStartupHighLoss() (section 5.3.1.3): a whole round in recovery, more than 2 % lost
     /// in it, in at least six places.
-    fn check_startup_high_loss(&mut self) {
-        let lost = self.sampler.lost - self.full.lost_before;
-        let delivered = self.sampler.delivered - self.full.delivered_before;
-        let recovering = self
-            .recovery
-            .is_some_and(|recovery| self.round_count > recovery.round + 1);
+    ///
+    /// Called when a recovery period ends. That is when a packet sent in it is acknowledged
+    /// (RFC 9002, section 7.3.2), so it has lasted for exactly one packet-timed round trip.
+    pub(super) fn check_startup_high_loss(&mut self) {
+        let Some(losses) = self.full.losses.take() else {
+            return;
+        };
+        let lost = self.sampler.lost - losses.lost_before;
+        let delivered = self.sampler.delivered - losses.delivered_before;
         if self.state == State::Startup
-            && recovering
             && lost > LOSS_THRESH * (lost + delivered)
-            && self.full.ranges >= STARTUP_FULL_LOSS_COUNT
+            && losses.ranges >= STARTUP_FULL_LOSS_COUNT
         {
             self.undo.state = Some(State::Startup);
             self.full.reached = true;
             self.inflight_longterm = self.bdp(1.0).max(self.inflight_latest);
         }
-        self.full.ranges = 0;
-        self.full.last_lost = None;
-        self.full.lost_before = self.sampler.lost;
-        self.full.delivered_before = self.sampler.delivered;
     }
 
     /// CheckDrainDone() (section 5.3.2).

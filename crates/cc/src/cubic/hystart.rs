@@ -5,12 +5,17 @@ use bentpipe_units::{Span, Time};
 use super::least;
 use crate::Acked;
 
-/// Section 4.3.
+/// Least growth of the round trip that counts (this constant and the others: section 4.3).
 const MIN_RTT_THRESH: Span = Span::from_millis(4);
+/// Most growth of the round trip that is waited for.
 const MAX_RTT_THRESH: Span = Span::from_millis(16);
+/// In between it is the round trip divided by this.
 const MIN_RTT_DIVISOR: u64 = 8;
+/// Samples of a round before it is judged.
 const N_RTT_SAMPLE: u32 = 8;
+/// The window grows so many times slower in conservative slow start.
 const CSS_GROWTH_DIVISOR: f64 = 4.0;
+/// Rounds of conservative slow start.
 const CSS_ROUNDS: u32 = 5;
 
 /// Only for the first slow start (section 4.2). L is unlimited: the sender paces.

@@ -5,11 +5,12 @@ mod search;
 
 use bentpipe_units::{Span, Time};
 
+use crate::convert::whole;
 use crate::{Acked, AcksDone, Congestion, Controller, Sent};
 
 /// Section 5: C, packets per second cubed.
 const C: f64 = 0.4;
-/// Section 4.6: multiplicative decrease.
+/// Section 4.6: multiplicative decrease, share of the window that is left.
 const BETA: f64 = 0.7;
 /// Section 4.3: additive increase that makes a Reno flow with this decrease fair, 3 (1 - beta) / (1 + beta).
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
@@ -44,26 +45,35 @@ pub struct Cubic {
     recovery_from: Option<Time>,
     exit: Exit,
     epoch: Option<Epoch>,
-    /// W_max of the last decrease, bytes; 0 before the first.
-    most: f64,
+    /// W_max of the last decrease, bytes; 0 before the first, and after a timeout.
+    w_max: f64,
+    /// cwnd_prior: the window before the last decrease, bytes; 0 before the first.
+    prior: f64,
     /// What to put back if the last congestion was none (section 4.9).
-    undo: Option<(f64, f64, f64)>,
+    undo: Option<Undo>,
     /// Time spent with too little to send does not count (section 5.8).
     limited_since: Option<Time>,
 }
 
-/// A stretch of congestion avoidance (section 4.2).
+/// State before a decrease.
+#[derive(Debug, Clone, Copy)]
+struct Undo {
+    window: f64,
+    threshold: f64,
+    w_max: f64,
+    prior: f64,
+}
+
+/// A congestion avoidance stage (section 4.2).
 #[derive(Debug, Clone, Copy)]
 struct Epoch {
     start: Time,
     /// K: seconds until W_max is reached again.
     k: f64,
     /// W_max, packets.
-    most: f64,
+    w_max: f64,
     /// W_est: what Reno would have, packets (section 4.3).
     reno: f64,
-    /// cwnd_prior, packets.
-    prior: f64,
 }
 
 impl Cubic {
@@ -76,7 +86,8 @@ impl Cubic {
             recovery_from: None,
             exit,
             epoch: None,
-            most: 0.0,
+            w_max: 0.0,
+            prior: 0.0,
             undo: None,
             limited_since: None,
         }
@@ -84,23 +95,22 @@ impl Cubic {
 
     fn avoid(&mut self, packet: &Acked) {
         let window = self.window / self.packet;
-        let most = self.most / self.packet;
+        let w_max = self.w_max / self.packet;
         let epoch = self.epoch.get_or_insert_with(|| {
-            // Section 4.2: K = cbrt((W_max - cwnd_epoch) / C); section 4.10: without a
-            // decrease before it, W_max is the window and K is 0.
-            let most = if most > window { most } else { window };
+            // Section 4.2: K = cbrt((W_max - cwnd_epoch) / C); sections 4.8 and 4.10:
+            // after a timeout, and without a decrease before it, W_max is the window and K is 0.
+            let w_max = w_max.max(window);
             Epoch {
                 start: packet.now,
-                k: ((most - window) / C).cbrt(),
-                most,
+                k: ((w_max - window) / C).cbrt(),
+                w_max,
                 reno: window,
-                prior: most,
             }
         });
         let t = packet.now.since(epoch.start).as_secs_f64();
-        let cubic = |t: f64| C * (t - epoch.k).powi(3) + epoch.most;
-        // Section 4.3.
-        let alpha = if epoch.reno >= epoch.prior {
+        let cubic = |t: f64| C * (t - epoch.k).powi(3) + epoch.w_max;
+        // Section 4.3: as fast as Reno once W_est has reached cwnd_prior.
+        let alpha = if epoch.reno >= self.prior / self.packet {
             1.0
         } else {
             ALPHA
@@ -172,35 +182,45 @@ impl Controller for Cubic {
     }
 
     fn on_congestion(&mut self, event: &Congestion) {
-        if event.persistent {
-            // Section 4.8, as after a timeout.
+        // Once per recovery period (RFC 9002, section 7.3.2), for losses and marks alike.
+        if self.recovery_from.is_none_or(|from| event.sent > from) {
+            self.undo = Some(Undo {
+                window: self.window,
+                threshold: self.threshold,
+                w_max: self.w_max,
+                prior: self.prior,
+            });
+            self.recovery_from = Some(event.now);
+            // Section 4.7, fast convergence: a flow that did not reach its old W_max makes room.
+            self.w_max = if self.window < self.w_max {
+                self.window * (1.0 + BETA) / 2.0
+            } else {
+                self.window
+            };
+            // Section 4.6.
+            self.prior = self.window;
             self.threshold = (self.window * BETA).max(2.0 * self.packet);
+            self.window = self.threshold;
+            self.epoch = None;
+        }
+        if event.persistent {
+            // Section 4.8: as after a timeout. The next stage begins with K = 0 and its own
+            // window for W_max.
             self.window = 2.0 * self.packet;
+            self.w_max = 0.0;
             self.recovery_from = None;
             self.epoch = None;
-            return;
         }
-        if self.recovery_from.is_some_and(|from| event.sent <= from) {
-            return;
-        }
-        self.undo = Some((self.window, self.threshold, self.most));
-        self.recovery_from = Some(event.now);
-        // Section 4.7, fast convergence: a flow that did not reach its old W_max makes room.
-        self.most = if self.window < self.most {
-            self.window * (1.0 + BETA) / 2.0
-        } else {
-            self.window
-        };
-        self.threshold = (self.window * BETA).max(2.0 * self.packet);
-        self.window = self.threshold;
-        self.epoch = None;
     }
 
     fn on_spurious_congestion(&mut self) {
-        if let Some((window, threshold, most)) = self.undo.take()
-            && window > self.window
+        if let Some(undo) = self.undo.take()
+            && undo.window > self.window
         {
-            (self.window, self.threshold, self.most) = (window, threshold, most);
+            self.window = undo.window;
+            self.threshold = undo.threshold;
+            self.w_max = undo.w_max;
+            self.prior = undo.prior;
             self.recovery_from = None;
             self.epoch = None;
         }
@@ -211,22 +231,12 @@ impl Controller for Cubic {
         self.window = self.window.max(2.0 * self.packet);
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a window of bytes"
-    )]
     fn window(&self) -> u64 {
-        self.window as u64
+        whole(self.window)
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "saturates"
-    )]
     fn slow_start_threshold(&self) -> Option<u64> {
-        Some(self.threshold as u64)
+        Some(whole(self.threshold))
     }
 
     fn resume_at(&mut self, window: u64, threshold: Option<u64>) {

@@ -9,9 +9,11 @@ use std::collections::VecDeque;
 use bentpipe_units::{Span, Time};
 
 use crate::Acked;
+use crate::convert::{index, whole};
 
-/// The window is 3.5 initial round trips, in ten bins.
+/// The window in which bytes are counted, initial round trips.
 const WINDOW_FACTOR: f64 = 3.5;
+/// Bins of this window.
 const BINS: usize = 10;
 /// Bins kept beyond the window: the round trip may grow by so much.
 const EXTRA_BINS: usize = 15;
@@ -20,7 +22,7 @@ const THRESH: f64 = 0.26;
 /// What came in so many bins, about an initial round trip, is what the path holds without
 /// a queue: the drain's aim.
 const TARGET_BINS: usize = 3;
-/// Packets, at least (RFC 6928).
+/// The aim is at least an initial window, packets (RFC 6928).
 const LEAST_TARGET: f64 = 10.0;
 /// While the queue drains, a packet leaves for so many that have arrived.
 const DRAIN: f64 = 3.0;
@@ -91,12 +93,7 @@ impl Search {
                 self.acked_at.push_back(self.acked);
                 self.sent_at.push_back(self.sent);
             }
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "less than a bin"
-            )]
-            let back = Span::from_nanos((left * 1e9) as u64);
+            let back = Span::from_nanos(whole(left * 1e9));
             self.start = Time::from_nanos(packet.now.as_nanos() - back.as_nanos());
             while self.acked_at.len() > BINS + 1 {
                 self.acked_at.pop_front();
@@ -123,12 +120,7 @@ impl Search {
             if at < 0.0 {
                 return None;
             }
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "an index"
-            )]
-            let low = at.floor() as usize;
+            let low = index(at);
             let high = (low + 1).min(self.sent_at.len() - 1);
             let part = at - at.floor();
             Some(self.sent_at[low] * (1.0 - part) + self.sent_at[high] * part)

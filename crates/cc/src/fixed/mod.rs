@@ -1,19 +1,25 @@
-//! A contracted rate: the link carries so much, nobody else is on it.
+//! Contracted rate: the link carries so much, nobody else is on it.
 //!
 //! The rate is starting point and upper bound. It still gives way to a queue that
-//! grows beyond a quarter of the round trip, and to losses beyond the noise of a
+//! grows beyond a quarter of the round trip, and to losses beyond those of a
 //! link (a tenth of a round's packets), both by a tenth per round; a clean round
 //! gives a twentieth back.
 
 use bentpipe_units::{Span, Time};
 
+use crate::convert::whole;
 use crate::{Acked, Congestion, Controller, Lost};
 
+/// Standing queue beyond which the rate is reduced, share of the base round trip. Chosen: a
+/// quarter of the queue of one bandwidth-delay product.
 const QUEUE: f64 = 0.25;
-const NOISE: f64 = 0.10;
-const BACK_OFF: f64 = 0.9;
-const RECOVER: f64 = 1.05;
-/// Never below this share of the contract, or nothing would be measured.
+/// Share of a round's bytes that a link may lose without congestion. Chosen.
+const LINK_LOSS: f64 = 0.10;
+/// Share of the rate that is left after a round with more. Chosen, like the next two.
+const DECREASE: f64 = 0.9;
+/// Growth after a round with less: half as fast as the decrease.
+const INCREASE: f64 = 1.05;
+/// Least share of the contract: with less, nothing would be measured.
 const LEAST: f64 = 0.01;
 
 /// See the [module](self).
@@ -64,10 +70,10 @@ impl Controller for Fixed {
         }
         let queue = self.least.map_or(0.0, |least| least.as_secs_f64()) - self.base();
         let loss = self.lost as f64 / (self.acked + self.lost) as f64;
-        let change = if queue > QUEUE * self.base() || loss > NOISE {
-            BACK_OFF
+        let change = if queue > QUEUE * self.base() || loss > LINK_LOSS {
+            DECREASE
         } else {
-            RECOVER
+            INCREASE
         };
         self.rate = (self.rate * change).clamp(LEAST * self.contract, self.contract);
         self.round_from = packet.now;
@@ -90,23 +96,13 @@ impl Controller for Fixed {
         self.packet = bytes as f64;
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a window of bytes"
-    )]
     fn window(&self) -> u64 {
-        (self.rate * self.base() * (1.0 + QUEUE) + self.initial_window).max(2.0 * self.packet)
-            as u64
+        let pipe = self.rate * self.base();
+        whole((pipe * (1.0 + QUEUE) + self.initial_window).max(2.0 * self.packet))
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a rate"
-    )]
     fn pacing_rate(&self) -> Option<u64> {
-        Some(self.rate as u64)
+        Some(whole(self.rate))
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {

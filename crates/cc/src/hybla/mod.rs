@@ -3,13 +3,15 @@
 
 use bentpipe_units::{Span, Time};
 
+use crate::convert::whole;
 use crate::{Acked, Congestion, Controller};
 
-/// RTT0, the round trip whose growth is copied: 25 ms (section 3 of the paper).
-const REFERENCE: f64 = 0.025;
-/// Growth per acknowledged packet in slow start is 2^rho - 1 packets: at rho = 24
+/// RTT0, the round trip whose growth is copied, seconds (section 3 of the paper).
+const REFERENCE_RTT: f64 = 0.025;
+/// Growth per acknowledged packet in slow start, packets. The paper's is 2^rho - 1: at rho = 24
 /// 16 million. No round trip more than trebles the window here.
-const MOST_GROWTH: f64 = 2.0;
+const MAX_GROWTH: f64 = 2.0;
+/// Share of the window that is left after a loss: NewReno's, as in the paper.
 const LOSS_REDUCTION: f64 = 0.5;
 
 /// See the [module](self).
@@ -43,7 +45,7 @@ impl Hybla {
 
     /// rho, the round trip in units of the reference, from the least one seen.
     fn rho(&self) -> f64 {
-        (self.base.unwrap_or(self.initial_rtt).as_secs_f64() / REFERENCE).max(1.0)
+        (self.base.unwrap_or(self.initial_rtt).as_secs_f64() / REFERENCE_RTT).max(1.0)
     }
 }
 
@@ -60,7 +62,7 @@ impl Controller for Hybla {
         let rho = self.rho();
         let bytes = packet.bytes as f64;
         if self.window < self.threshold {
-            let growth = (rho.exp2() - 1.0).min(MOST_GROWTH);
+            let growth = (rho.exp2() - 1.0).min(MAX_GROWTH);
             self.window = (self.window + growth * bytes).min(self.threshold.max(self.window));
         } else {
             // rho squared packets per window.
@@ -69,17 +71,16 @@ impl Controller for Hybla {
     }
 
     fn on_congestion(&mut self, event: &Congestion) {
+        // As NewReno's (RFC 9002, appendices B.6 and B.8).
+        if self.recovery_from.is_none_or(|from| event.sent > from) {
+            self.recovery_from = Some(event.now);
+            self.threshold = (self.window * LOSS_REDUCTION).max(2.0 * self.packet);
+            self.window = self.threshold;
+        }
         if event.persistent {
             self.window = 2.0 * self.packet;
             self.recovery_from = None;
-            return;
         }
-        if self.recovery_from.is_some_and(|from| event.sent <= from) {
-            return;
-        }
-        self.recovery_from = Some(event.now);
-        self.threshold = (self.window * LOSS_REDUCTION).max(2.0 * self.packet);
-        self.window = self.threshold;
     }
 
     fn on_packet_size(&mut self, bytes: u64) {
@@ -87,22 +88,14 @@ impl Controller for Hybla {
         self.window = self.window.max(2.0 * self.packet);
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a window of bytes"
-    )]
     fn window(&self) -> u64 {
-        self.window.max(2.0 * self.packet) as u64
+        whole(self.window.max(2.0 * self.packet))
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a rate"
-    )]
     fn pacing_rate(&self) -> Option<u64> {
-        Some((1.25 * self.window / self.smoothed.as_secs_f64().max(1e-3)) as u64)
+        Some(whole(
+            1.25 * self.window / self.smoothed.as_secs_f64().max(1e-3),
+        ))
     }
 
     fn resume_at(&mut self, window: u64, threshold: Option<u64>) {

@@ -2,9 +2,10 @@
 
 use bentpipe_units::Time;
 
+use crate::convert::whole;
 use crate::{Acked, Congestion, Controller};
 
-/// kLossReductionFactor (appendix B.1).
+/// kLossReductionFactor (appendix B.1): share of the window that is left after a loss.
 const LOSS_REDUCTION: f64 = 0.5;
 
 /// See the [module](self).
@@ -54,26 +55,21 @@ impl Controller for NewReno {
         }
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "half a window"
-    )]
     fn on_congestion(&mut self, event: &Congestion) {
-        // Appendix B.8: a persistently congested path starts over.
+        // Appendix B.6: once per recovery period, for losses and marks alike.
+        if self.recovery_from.is_none_or(|from| event.sent > from) {
+            self.recovery_from = Some(event.now);
+            self.threshold = whole(self.window as f64 * LOSS_REDUCTION).max(2 * self.packet);
+            self.window = self.threshold;
+            self.credit = 0;
+        }
+        // Section 7.6.2 and appendix B.8: after that, persistent congestion leaves the minimum
+        // window.
         if event.persistent {
             self.window = 2 * self.packet;
             self.recovery_from = None;
-            return;
+            self.credit = 0;
         }
-        // Appendix B.6: once per recovery period.
-        if self.recovery_from.is_some_and(|from| event.sent <= from) {
-            return;
-        }
-        self.recovery_from = Some(event.now);
-        self.threshold = ((self.window as f64 * LOSS_REDUCTION) as u64).max(2 * self.packet);
-        self.window = self.threshold;
-        self.credit = 0;
     }
 
     fn on_packet_size(&mut self, bytes: u64) {

@@ -1,16 +1,17 @@
-//! The phases of Careful Resume (RFC 9959, section 4) around another controller.
+//! Careful Resume's phases (RFC 9959, section 4) around another controller.
 
 use bentpipe_units::Time;
 
 use super::{Path, PathMemory};
+use crate::convert::whole;
 use crate::{Acked, AcksDone, Congestion, Controller, Lost, Sent};
 
-/// Section 4.3: the jump is at most half of what was saved.
+/// Section 4.3: the jump, share of the saved window.
 const JUMP: f64 = 0.5;
-/// Section 4.4: the share of what arrived that is left after a safe retreat.
+/// Section 4.4: the window after a safe retreat, share of what arrived.
 const RETREAT: f64 = 0.5;
-/// Section 3.1: what is less than this many initial windows is not worth saving.
-const WORTH: u64 = 4;
+/// Section 3.1: least window that is saved, initial windows.
+const MIN_SAVED: u64 = 4;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Phase {
@@ -80,7 +81,7 @@ impl CarefulResume {
         let over = packet.now.since(from).as_secs_f64();
         if self.phase == Phase::Normal
             && !packet.app_limited
-            && bytes >= WORTH * self.initial_window
+            && bytes >= MIN_SAVED * self.initial_window
             && over > 0.0
             && from > Time::ZERO
             && let Some(least) = self.least_rtt
@@ -96,12 +97,7 @@ impl CarefulResume {
 impl CarefulResume {
     /// Section 4.3: the path is the same, so jump.
     fn jump(&mut self, now: Time, path: Path) {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a window"
-        )]
-        let window = (path.window() * JUMP) as u64;
+        let window = whole(path.window() * JUMP);
         self.pipe = self.in_flight;
         self.phase = Phase::Unvalidated { since: now, window };
     }
@@ -121,13 +117,8 @@ impl CarefulResume {
     }
 
     /// Section 4.4: half of what the path is known to hold, at least two packets.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a window"
-    )]
     fn retreat(&self) -> u64 {
-        ((self.pipe as f64 * RETREAT) as u64).max(2 * self.packet)
+        whole(self.pipe as f64 * RETREAT).max(2 * self.packet)
     }
 }
 
@@ -226,16 +217,11 @@ impl Controller for CarefulResume {
         self.inner.slow_start_threshold()
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a rate"
-    )]
     fn pacing_rate(&self) -> Option<u64> {
         match self.phase {
             // Section 4.3: all packets of the jump are paced over a round trip.
             Phase::Unvalidated { .. } if self.rtt > 0.0 => {
-                Some((self.window() as f64 / self.rtt) as u64)
+                Some(whole(self.window() as f64 / self.rtt))
             }
             _ => self.inner.pacing_rate(),
         }

@@ -5,31 +5,32 @@
 //!
 //! - [`train`]: the first full packets leave back to back; the spacing of their
 //!   acknowledgements is the capacity of the bottleneck. One round trip after the
-//!   first byte the sender knows the link and need not double its way up.
+//!   first byte the sender knows the link and need not double its window up to it.
 //! - [`queue`]: how much of the round-trip time is standing queue.
 //! - Cruise (this file): pace at the rate at which the path delivers, corrected so
 //!   that the own share of the standing queue becomes [`TARGET`] times the square
-//!   root of the pipe. Losses do not enter: a packet lost on the air counts as
+//!   root of the pipe. Losses do not enter: a packet lost by the radio counts as
 //!   carried. Only losses with a queue before them count as what they are.
-//! - [`ebb`]: now and then the queue is let run dry, which shows the base round trip, and whether
-//!   what was taken for a queue is only a longer way.
-//! - [`company`]: when someone else keeps the queue full, follow RFC 9438 so that
+//! - [`drain_probe`]: now and then the queue is let run dry, which shows the base round trip, and
+//!   whether what was taken for a queue is only a longer path.
+//! - [`competitive_mode`]: when someone else keeps the queue full, follow RFC 9438 so that
 //!   neither side starves.
 //!
 //! Idle time changes nothing: two ends that own the bottleneck keep what they know.
 
 mod train;
 mod queue;
-mod ebb;
-mod company;
+mod drain_probe;
+mod competitive_mode;
 
 use bentpipe_units::{Span, Time};
 
-use crate::delivery::AckClock;
+use crate::convert::whole;
+use crate::delivery::DeliveryRate;
 use crate::resume::{Path, PathMemory};
 use crate::{Acked, AcksDone, Congestion, Controller, Lost, Sent};
-use company::Company;
-use ebb::Ebb;
+use competitive_mode::CompetitiveMode;
+use drain_probe::DrainProbe;
 use queue::Queue;
 use train::Train;
 
@@ -37,79 +38,83 @@ use train::Train;
 /// that fill the pipe: 9 of 1000 on GEO at 20 Mbit/s, 2 of 50 at 10 Mbit/s and
 /// 60 ms. The square root makes flows of one bottleneck equal (`docs/model.md`).
 ///
-/// A flow that has less of the path than it saw there, because it has company, aims
+/// A flow that has less of the path than it saw there, because others share it, aims
 /// for more by the square of that ratio: this is what makes shares equal soon.
 const TARGET: f64 = 0.3;
-/// And for no less than this many seconds of queue: machines tremble.
-const LEAST_TARGET: f64 = 0.002;
-/// But never for more than this share of its own pipe.
-const MOST_TARGET: f64 = 0.12;
-/// Seconds in which what the path once carried is forgotten.
-const FORGET: f64 = 40.0;
+/// Least target, seconds of queue: timestamps of a busy machine are off by as much.
+const MIN_TARGET: f64 = 0.002;
+/// Largest target, share of the own pipe.
+const MAX_TARGET: f64 = 0.12;
+/// Time constant with which the highest rate seen is forgotten, seconds. From the runs of
+/// `docs/model.md`.
+const CAPACITY_DECAY: f64 = 40.0;
 /// Share of the queue's error corrected per round trip. With the measurement one
-/// to two round trips old, more than about 0.4 would swing.
-const CORRECTION: f64 = 0.3;
-/// What is tried beyond the delivered rate while no queue stands, step by step.
-/// Slow at first: a queue of 25 packets is 2.5 % of a GEO pipe.
-const REACH: [f64; 7] = [0.0, 0.01, 0.03, 0.08, 0.15, 0.25, 0.5];
-/// Rounds without a queue before the next step; what is tried shows after two.
-const STAY: [u32; 7] = [2, 4, 2, 2, 2, 2, 2];
-/// First rate after the packet train, as a share of what the train showed: the
+/// to two round trips old, more than about 0.4 would oscillate.
+const QUEUE_GAIN: f64 = 0.3;
+/// Shares of the delivered rate that are tried beyond it while no queue stands, step by step.
+/// Slow at first: a queue of 25 packets is 2.5 % of a GEO pipe (Endres et al.).
+const PROBE_GAINS: [f64; 7] = [0.0, 0.01, 0.03, 0.08, 0.15, 0.25, 0.5];
+/// Rounds without a queue before the next of these steps; what is tried shows after two.
+const PROBE_ROUNDS: [u32; 7] = [2, 4, 2, 2, 2, 2, 2];
+/// First rate after the packet train, share of what the train showed: the
 /// train saw 20 packets, the rest may belong to others.
-const FIRST: f64 = 0.75;
-/// And by how much of the base the round trip is longer than at first when that is enough.
-const CLIMBED: f64 = 0.1;
-/// For so many rounds what a train has shown is doubted if it turns out that acknowledgements
-/// come in slots, or through jitter.
-const UNPROVEN: u32 = 12;
-/// What the window grows by in a round without a train, of itself. A doubling would fill a queue
+const TRIAL_SHARE: f64 = 0.75;
+/// Rate after a trial that made no queue, share of what the train showed.
+const CRUISE_SHARE: f64 = 0.97;
+/// How long the trial rate must have been coming back before it is judged, share of a round trip.
+const TRIAL_TIME: f64 = 0.05;
+/// Rounds in which the rate that a train has shown is given up when acknowledgements turn out
+/// to come in slots, or through jitter. From the runs of `docs/model.md`.
+const TRAIN_DOUBT_ROUNDS: u32 = 12;
+/// Growth of the window in a round of slow start, share of itself. Doubling would fill a queue
 /// of one bandwidth-delay product before the first of it is seen.
-const CLIMB: f64 = 0.75;
-/// A standing queue of this share of the base round trip ends a start without a train.
-const FULL: f64 = 0.25;
+const SLOW_START_GROWTH: f64 = 0.75;
+/// Standing queue that ends slow start, share of the base round trip.
+const FULL_QUEUE: f64 = 0.25;
+/// Growth of the average round trip that ends slow start, share of the base round trip.
+const EXIT_RTT_GROWTH: f64 = 0.1;
 /// Acknowledgements that are later than the first ones by so many seconds come in slots
 /// perhaps, and their spacing is not believed beyond the train's own rate.
-const SMOOTH: f64 = 0.005;
-/// Judged when it has been coming back for so much of a round trip.
-const JUDGED: f64 = 0.05;
-/// And once a round at that rate stood no queue.
-const SECOND: f64 = 0.97;
+const SMOOTH_ACKS: f64 = 0.005;
 /// A path remembered from an earlier connection is tried at half its rate (RFC 9959, section 4.3).
-const REMEMBERED: f64 = 0.5;
+const RESUME_SHARE: f64 = 0.5;
 /// A pause in which this share of the pipe could have left and did not: the sender had
 /// too little, and what comes back a round trip later says nothing about the path.
-const LULL: f64 = 0.05;
-/// A shorter pause is a late timer's, seconds.
-const LEAST_LULL: f64 = 0.025;
-/// A flow with less than this share of what it once had, and a queue, is suspicious: the way
-/// may have become longer.
-const SUSPICIOUS: f64 = 0.9;
-/// A standing queue of this share of the base round trip is none of ours.
-const STRANGE: f64 = 0.2;
-/// Whoever has no more in flight than so many times its pipe, and so many packets, has not made it.
-const INNOCENT: f64 = 1.15;
-const INNOCENT_PACKETS: f64 = 12.0;
-/// And one of this share is beyond all plans: the path carries less than it did.
-const PLANNED: f64 = 0.15;
-/// What less time shows may be a gap: another satellite takes some 40 ms.
-const SHORTEST: Span = Span::from_millis(100);
-/// What may be in flight beyond the pipe: acknowledgements come in groups.
-const SLACK: f64 = 0.10;
-/// The same in packets.
-const SLACK_PACKETS: f64 = 24.0;
+const PAUSE: f64 = 0.05;
+/// Shortest pause of a sender, seconds; a shorter one is a late timer's.
+const MIN_PAUSE: f64 = 0.025;
+/// A flow with less than this share of the highest rate that it had, and a queue, checks whether
+/// the path has become longer.
+const REDUCED_RATE: f64 = 0.9;
+/// A standing queue of this share of the base round trip is beyond the own target: others fill it.
+const FOREIGN_QUEUE: f64 = 0.2;
+/// Whoever has no more in flight than so many times its pipe ...
+const OWN_QUEUE_GONE: f64 = 1.15;
+/// ... and so many packets, for acknowledgements come in groups, has no share in a foreign queue.
+const OWN_QUEUE_GONE_PACKETS: f64 = 12.0;
+/// A standing queue of this share of the base round trip is beyond what the controller itself
+/// makes: the path carries less than it did.
+const RATE_FALL_QUEUE: f64 = 0.15;
+/// Shortest interval over which a fallen rate is measured. Less may be the gap between two
+/// satellites, of some 40 ms.
+const MIN_RATE_INTERVAL: Span = Span::from_millis(100);
+/// Window beyond the pipe, share of the pipe: acknowledgements come in groups.
+const WINDOW_MARGIN: f64 = 0.10;
+/// The same in packets: two groups of ten, and some.
+const WINDOW_MARGIN_PACKETS: f64 = 24.0;
 /// Losses beyond this share of a round are congestion whatever the queue looks like.
-const NOISE: f64 = 0.2;
+const HIGH_LOSS: f64 = 0.2;
 /// Fewer lost packets than this have no share to speak of.
-const FEW_LOST: f64 = 8.0;
-/// And a frame that tells of so many times more lost than arrived bytes.
+const MIN_HIGH_LOSS_PACKETS: f64 = 8.0;
+/// Losses told by one ACK frame are a burst when they are so many times the bytes that arrived.
 const BURST: u64 = 2;
-/// Without any acknowledgement for so many round trips the path is dark.
-const DARK: f64 = 1.1;
-/// While dark, a packet leaves so many times per round trip: the first that
-/// comes through ends the darkness without waiting for a backed-off timer.
-const BEACONS: f64 = 8.0;
-/// Most beacons in a row; then the QUIC library's probe timer is alone.
-const MOST_BEACONS: u32 = 80;
+/// The path is in a blackout after so many round trips without any acknowledgement.
+const BLACKOUT_ROUND_TRIPS: f64 = 1.1;
+/// Packets per round trip in a blackout: the first that comes through ends it without waiting
+/// for a backed-off timer.
+const BLACKOUT_PROBES: f64 = 8.0;
+/// Most of these in a row: ten round trips. Then the probe timer (RFC 9002, section 6.2) is alone.
+const MAX_BLACKOUT_PROBES: u32 = 80;
 
 /// What the controller is doing.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -117,14 +122,14 @@ enum Phase {
     /// Nothing is known yet, or only what was remembered: the train is out.
     Start,
     /// The train's rate is being tried since a moment, and has been coming back since another.
-    Try {
+    Trial {
         since: Time,
         back: Option<Time>,
         capacity: f64,
     },
     /// The train showed nothing that can be believed: the window grows until a queue stands, as
     /// in slow start (RFC 9002, section 7.3.1). The round trip is so long on average without one.
-    Climb { usual: Span },
+    SlowStart { average: Span },
     /// The path is known.
     Cruise,
 }
@@ -140,32 +145,32 @@ pub struct Satellite {
     initial_rtt: Span,
     phase: Phase,
     train: Train,
-    clock: AckClock,
+    clock: DeliveryRate,
     queue: Queue,
-    company: Company,
+    competitive: CompetitiveMode,
     /// Bytes per second that the path delivers to this flow.
     rate: f64,
     /// Bytes per second that the path was seen to deliver at best, forgotten slowly.
     capacity: f64,
     capacity_at: Time,
-    /// When the queue grew beyond all plans.
-    fall: Option<Time>,
+    /// When the queue grew beyond what the controller makes itself.
+    rate_fall_since: Option<Time>,
     /// Measurements of packets sent before then are of an earlier rate.
     hold_until: Time,
     /// Rounds of cruise.
     rounds: u32,
-    /// Index into [`REACH`].
-    reach: usize,
-    /// Rounds without a queue at this reach.
-    clean: u32,
+    /// Index into [`PROBE_GAINS`].
+    probe_step: usize,
+    /// Rounds without a queue at this probe_step.
+    rounds_without_queue: u32,
     round: Round,
-    ebb: Ebb,
+    drain_probe: DrainProbe,
     last_sent: Time,
     last_acked: Time,
     smoothed_rtt: Option<Span>,
-    dark: Option<Dark>,
-    /// Losses told until then are of packets that left into the dark.
-    dark_until: Time,
+    blackout: Option<Blackout>,
+    /// Losses told until then are of packets that left in a blackout.
+    blackout_losses_until: Time,
     /// Bytes acknowledged and lost by the latest ACK frame.
     frame: (u64, u64),
 }
@@ -185,9 +190,9 @@ struct Round {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Dark {
-    beacons: u32,
-    /// Window that lets the next beacon out.
+struct Blackout {
+    probes: u32,
+    /// Window that lets the next probe out.
     window: u64,
 }
 
@@ -203,24 +208,24 @@ impl Satellite {
             initial_rtt,
             phase: Phase::Start,
             train: Train::default(),
-            clock: AckClock::default(),
+            clock: DeliveryRate::default(),
             queue: Queue::default(),
-            company: Company::default(),
+            competitive: CompetitiveMode::default(),
             rate: 0.0,
             capacity: 0.0,
             capacity_at: Time::ZERO,
-            fall: None,
+            rate_fall_since: None,
             hold_until: Time::ZERO,
             rounds: 0,
-            reach: 0,
-            clean: 0,
+            probe_step: 0,
+            rounds_without_queue: 0,
             round: Round::default(),
-            ebb: Ebb::default(),
+            drain_probe: DrainProbe::default(),
             last_sent: Time::ZERO,
             last_acked: Time::ZERO,
             smoothed_rtt: None,
-            dark: None,
-            dark_until: Time::ZERO,
+            blackout: None,
+            blackout_losses_until: Time::ZERO,
             frame: (0, 0),
         }
     }
@@ -241,8 +246,8 @@ impl Satellite {
         let share = (self.rate / room).max(0.1);
         let pipe = (room * self.base()).max(self.packet);
         let own = TARGET * (self.packet / pipe).sqrt() / (share * share) * self.pipe();
-        own.max(LEAST_TARGET * self.rate)
-            .min(MOST_TARGET * self.pipe())
+        own.max(MIN_TARGET * self.rate)
+            .min(MAX_TARGET * self.pipe())
     }
 
     /// Own bytes that do stand in the queue.
@@ -255,16 +260,16 @@ impl Satellite {
         self.standing() > 1.6 * self.target() + 2.0 * self.packet
     }
 
-    /// Whether this round has lost more than the air would take.
+    /// Whether this round has lost more than the radio would.
     fn loses_much(&self) -> bool {
         let Round { acked, lost, .. } = self.round;
         let lost = lost as f64;
-        lost > FEW_LOST * self.packet && lost > NOISE * (acked as f64 + lost)
+        lost > MIN_HIGH_LOSS_PACKETS * self.packet && lost > HIGH_LOSS * (acked as f64 + lost)
     }
 
     /// Whether so much queue stands that the path must be full.
     fn is_full(&self) -> bool {
-        self.queue.standing() > FULL * self.base()
+        self.queue.standing() > FULL_QUEUE * self.base()
     }
 
     fn rtt(&self) -> Span {
@@ -296,35 +301,35 @@ impl Satellite {
             return;
         }
         self.rounds += 1;
-        if self.rounds <= UNPROVEN && self.queue.is_noisy() {
-            self.climb();
+        if self.rounds <= TRAIN_DOUBT_ROUNDS && self.queue.is_noisy() {
+            self.start_slow_start();
             return;
         }
         if queued {
-            self.reach = 0;
-            self.clean = 0;
+            self.probe_step = 0;
+            self.rounds_without_queue = 0;
         } else {
-            self.clean += 1;
-            if self.clean >= STAY[self.reach] {
+            self.rounds_without_queue += 1;
+            if self.rounds_without_queue >= PROBE_ROUNDS[self.probe_step] {
                 // What was carried once is tried sooner.
-                let step = if self.rate < SUSPICIOUS * self.capacity {
+                let step = if self.rate < REDUCED_RATE * self.capacity {
                     2
                 } else {
                     1
                 };
-                self.reach = (self.reach + step).min(REACH.len() - 1);
-                self.clean = 0;
+                self.probe_step = (self.probe_step + step).min(PROBE_GAINS.len() - 1);
+                self.rounds_without_queue = 0;
             }
         }
         self.memory.save(Path {
             rate: self.rate,
             rtt: self.queue.base().unwrap_or(self.initial_rtt),
         });
-        self.company.on_round(&company::Round {
+        self.competitive.on_round(&competitive_mode::Round {
             now,
-            long: self.queue.standing() > STRANGE * self.base(),
-            innocent: self.clock.in_flight() as f64
-                <= INNOCENT * self.pipe() + INNOCENT_PACKETS * self.packet,
+            long_queue: self.queue.standing() > FOREIGN_QUEUE * self.base(),
+            own_queue_gone: self.clock.in_flight() as f64
+                <= OWN_QUEUE_GONE * self.pipe() + OWN_QUEUE_GONE_PACKETS * self.packet,
             in_flight: self.clock.in_flight() as f64,
             pipe: self.pipe(),
             rtt: self.rtt().as_secs_f64(),
@@ -333,13 +338,13 @@ impl Satellite {
     }
 
     fn cruise_at(&mut self, now: Time, rate: f64) {
-        if let Phase::Try { capacity, .. } = self.phase {
+        if let Phase::Trial { capacity, .. } = self.phase {
             self.capacity = capacity;
             self.capacity_at = now;
         }
         self.phase = Phase::Cruise;
         self.rate = rate.max(self.packet);
-        self.reach = 1;
+        self.probe_step = 1;
         self.hold(now);
     }
 
@@ -351,23 +356,25 @@ impl Satellite {
 
     /// The train came back, and showed so many bytes per second.
     fn on_train(&mut self, now: Time, capacity: f64) {
-        self.rate = FIRST * capacity;
-        self.phase = Phase::Try {
+        self.rate = TRIAL_SHARE * capacity;
+        self.phase = Phase::Trial {
             since: now,
             back: None,
             capacity,
         };
     }
 
-    /// Goes on from what the train has shown, or from twice the first window, which is through.
-    fn climb(&mut self) {
+    /// Slow start, from what the train has shown, or from twice the first window, which is through.
+    fn start_slow_start(&mut self) {
         self.start_window = self.pipe().max(2.0 * self.initial_window);
-        self.phase = Phase::Climb { usual: self.rtt() };
+        self.phase = Phase::SlowStart {
+            average: self.rtt(),
+        };
     }
 
     /// There is a queue: what it delivers is what the path carries.
-    fn climbed(&mut self, now: Time) {
-        self.rounds = UNPROVEN;
+    fn leave_slow_start(&mut self, now: Time) {
+        self.rounds = TRAIN_DOUBT_ROUNDS;
         let base = self.queue.base().unwrap_or(self.initial_rtt);
         let half = Span::from_nanos(base.as_nanos() / 2);
         // RFC 5681, section 3.1, when nothing could be measured yet.
@@ -386,7 +393,7 @@ impl Controller for Satellite {
         let missed = self.rate * pause.as_secs_f64() - packet.bytes as f64;
         let room = self.window().saturating_sub(self.clock.in_flight()) as f64;
         if self.phase == Phase::Cruise
-            && missed.min(room) > (LULL * self.pipe()).max(LEAST_LULL * self.rate)
+            && missed.min(room) > (PAUSE * self.pipe()).max(MIN_PAUSE * self.rate)
         {
             self.clock.pause(packet.now + self.rtt());
             self.round.app_limited = true;
@@ -398,17 +405,14 @@ impl Controller for Satellite {
         if !waiting {
             // The silence before a new flight was idleness.
             self.last_acked = packet.now;
-        } else if silent > DARK * self.rtt().as_secs_f64() && self.phase == Phase::Cruise {
-            let beacons = self.dark.map_or(0, |dark| dark.beacons);
-            if beacons < MOST_BEACONS {
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "a packet's length"
-                )]
-                let room = 2 * self.packet as u64;
-                self.dark = Some(Dark {
-                    beacons: beacons + 1,
+        } else if silent > BLACKOUT_ROUND_TRIPS * self.rtt().as_secs_f64()
+            && self.phase == Phase::Cruise
+        {
+            let probes = self.blackout.map_or(0, |blackout| blackout.probes);
+            if probes < MAX_BLACKOUT_PROBES {
+                let room = 2 * whole(self.packet);
+                self.blackout = Some(Blackout {
+                    probes: probes + 1,
                     window: self.clock.in_flight() + room,
                 });
             }
@@ -427,14 +431,14 @@ impl Controller for Satellite {
         self.round.acked += packet.bytes;
         let growth = match self.phase {
             Phase::Start if !self.train.is_out() => 1.0,
-            Phase::Climb { .. } => CLIMB,
+            Phase::SlowStart { .. } => SLOW_START_GROWTH,
             _ => 0.0,
         };
         if !packet.app_limited {
             self.start_window += growth * packet.bytes as f64;
         }
         self.smoothed_rtt = Some(packet.smoothed_rtt);
-        if let Phase::Try { since, back, .. } = &mut self.phase
+        if let Phase::Trial { since, back, .. } = &mut self.phase
             && packet.sent > *since
         {
             back.get_or_insert(packet.now);
@@ -447,10 +451,10 @@ impl Controller for Satellite {
     fn on_acks_done(&mut self, end: AcksDone) {
         let now = end.now;
         self.last_acked = now;
-        if self.dark.take().is_some() {
+        if self.blackout.take().is_some() {
             self.clock.restart();
             self.hold(now);
-            self.dark_until = now + self.rtt() + self.rtt();
+            self.blackout_losses_until = now + self.rtt() + self.rtt();
         }
         self.queue.on_acks_done(now, self.rtt());
         let rtt = self.queue.base().unwrap_or(self.initial_rtt);
@@ -458,39 +462,39 @@ impl Controller for Satellite {
         self.round.app_limited |= end.app_limited;
         if self.standing() > 0.5 * self.target() {
             self.round.queued = true;
-            self.reach = 0;
+            self.probe_step = 0;
         }
 
         match self.phase {
             Phase::Start => {
                 if let Some(path) = self.remembered() {
-                    self.rate = REMEMBERED * path.rate;
+                    self.rate = RESUME_SHARE * path.rate;
                 }
-                let smooth = self.queue.standing() < SMOOTH;
+                let smooth = self.queue.standing() < SMOOTH_ACKS;
                 if let Some(shown) = self.train.on_acks_done(now, smooth) {
                     match shown {
                         Some(capacity) => self.on_train(now, capacity),
-                        None => self.climb(),
+                        None => self.start_slow_start(),
                     }
                 } else if !self.train.is_out() && self.is_full() {
-                    self.climbed(now);
+                    self.leave_slow_start(now);
                 }
             }
-            Phase::Climb { usual } => {
+            Phase::SlowStart { average } => {
                 // Slots and jitter do not change the average.
-                let usual = usual.min(self.rtt());
-                self.phase = Phase::Climb { usual };
-                let more = self.rtt().as_secs_f64() - usual.as_secs_f64();
-                let full = more > (CLIMBED * self.base()).max(2.0 * self.queue.noise());
+                let average = average.min(self.rtt());
+                self.phase = Phase::SlowStart { average };
+                let more = self.rtt().as_secs_f64() - average.as_secs_f64();
+                let full = more > (EXIT_RTT_GROWTH * self.base()).max(2.0 * self.queue.noise());
                 if full || self.is_full() {
-                    self.climbed(now);
+                    self.leave_slow_start(now);
                 }
             }
-            Phase::Try {
+            Phase::Trial {
                 back: Some(back),
                 capacity,
                 ..
-            } if now.since(back).as_secs_f64() >= JUDGED * self.base() => {
+            } if now.since(back).as_secs_f64() >= TRIAL_TIME * self.base() => {
                 if self.queue_is_long() {
                     let shown = self.clock.rate(now.since(back));
                     self.cruise_at(now, shown.unwrap_or(self.rate).min(self.rate));
@@ -498,22 +502,22 @@ impl Controller for Satellite {
                     let known = self
                         .remembered()
                         .map_or(capacity, |path| path.rate.min(capacity));
-                    self.cruise_at(now, SECOND * known.max(FIRST * capacity));
+                    self.cruise_at(now, CRUISE_SHARE * known.max(TRIAL_SHARE * capacity));
                 }
             }
-            Phase::Try { .. } => {}
+            Phase::Trial { .. } => {}
             Phase::Cruise => self.cruise(now, end.app_limited),
         }
     }
 
     fn on_lost(&mut self, packet: Lost) {
         self.frame.1 += packet.bytes;
-        // A packet lost on the air has used the transmitter. One that found the queue
-        // full, that left into the dark, or that is one of a whole burst has not.
+        // A packet lost by the radio has used the transmitter. One that found the queue
+        // full, that left in a blackout, or that is one of a whole burst has not.
         let congestion = self.queue_is_long()
-            || matches!(self.phase, Phase::Climb { .. })
-            || self.round.loss > NOISE
-            || packet.now < self.dark_until
+            || matches!(self.phase, Phase::SlowStart { .. })
+            || self.round.loss > HIGH_LOSS
+            || packet.now < self.blackout_losses_until
             || self.frame.1 > BURST * self.frame.0.max(1);
         self.round.lost += packet.bytes;
         self.clock.on_lost(packet.bytes, !congestion);
@@ -523,21 +527,21 @@ impl Controller for Satellite {
     fn on_congestion(&mut self, event: &Congestion) {
         let queue = self.queue_is_long();
         if queue || event.marked {
-            self.reach = 0;
+            self.probe_step = 0;
             self.round.queued = true;
         }
-        self.company.on_congestion();
-        let climbing = match self.phase {
+        self.competitive.on_congestion();
+        let starting = match self.phase {
             Phase::Start => self.rate == 0.0 && !self.train.is_out(),
             // A short queue shows by nothing but its losses.
-            Phase::Climb { .. } => self.loses_much(),
+            Phase::SlowStart { .. } => self.loses_much(),
             _ => false,
         };
-        if event.persistent && matches!(self.phase, Phase::Start | Phase::Climb { .. }) {
+        if event.persistent && matches!(self.phase, Phase::Start | Phase::SlowStart { .. }) {
             self.rate = 0.0;
             self.start_window = self.initial_window;
-        } else if climbing {
-            self.climbed(event.now);
+        } else if starting {
+            self.leave_slow_start(event.now);
         }
     }
 
@@ -545,43 +549,35 @@ impl Controller for Satellite {
         self.packet = bytes as f64;
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a window of bytes"
-    )]
     fn window(&self) -> u64 {
         let own = match self.phase {
             Phase::Start if self.rate == 0.0 => self.start_window,
-            Phase::Climb { .. } => self.start_window,
+            Phase::SlowStart { .. } => self.start_window,
             _ => {
-                self.pipe() * (1.0 + SLACK + REACH[self.reach])
+                self.pipe() * (1.0 + WINDOW_MARGIN + PROBE_GAINS[self.probe_step])
                     + 2.0 * self.target()
-                    + SLACK_PACKETS * self.packet
+                    + WINDOW_MARGIN_PACKETS * self.packet
             }
         };
-        let window = own.max(self.company.window()).max(2.0 * self.packet) as u64;
-        self.dark.map_or(window, |dark| window.max(dark.window))
+        let window = whole(own.max(self.competitive.window()).max(2.0 * self.packet));
+        self.blackout
+            .map_or(window, |blackout| window.max(blackout.window))
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a rate of bytes per second"
-    )]
     fn pacing_rate(&self) -> Option<u64> {
-        if self.dark.is_some() {
-            return Some((BEACONS * self.packet / self.base()) as u64);
+        if self.blackout.is_some() {
+            return Some(whole(BLACKOUT_PROBES * self.packet / self.base()));
         }
         let own = match self.phase {
             Phase::Start if !self.train.is_out() => return Some(train::RATE),
             Phase::Start if self.rate == 0.0 => self.start_window / self.base(),
-            Phase::Climb { .. } => self.start_window / self.base(),
-            Phase::Start | Phase::Try { .. } => self.rate,
+            Phase::SlowStart { .. } => self.start_window / self.base(),
+            Phase::Start | Phase::Trial { .. } => self.rate,
             Phase::Cruise => self.rate * self.gain(),
         };
-        let company = self.company.window() * 1.05 / self.rtt().as_secs_f64();
-        Some(own.max(company).max(2.0 * self.packet / self.base()) as u64)
+        let competitive = self.competitive.window() * 1.05 / self.rtt().as_secs_f64();
+        let least = 2.0 * self.packet / self.base();
+        Some(whole(own.max(competitive).max(least)))
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
@@ -593,17 +589,18 @@ impl Satellite {
     /// What a frame of acknowledgements changes once the path is known.
     fn cruise(&mut self, now: Time, app_limited: bool) {
         let rtt = self.queue.base().unwrap_or(self.initial_rtt);
-        let limit = (4.0 * self.target() / self.rate).max(PLANNED * self.base());
-        let long =
-            now >= self.dark_until && self.company.window() == 0.0 && self.queue.standing() > limit;
+        let limit = (4.0 * self.target() / self.rate).max(RATE_FALL_QUEUE * self.base());
+        let long = now >= self.blackout_losses_until
+            && self.competitive.window() == 0.0
+            && self.queue.standing() > limit;
         if long {
             // The path carries less than it did. What the last quarter of a round trip (no
             // gap between two satellites) delivered is believed for half a round trip; after that we have stopped
             // sending, and what is delivered shows no more than that.
-            self.rounds = UNPROVEN;
-            let began = *self.fall.get_or_insert(now);
+            self.rounds = TRAIN_DOUBT_ROUNDS;
+            let began = *self.rate_fall_since.get_or_insert(now);
             let half = Span::from_nanos(rtt.as_nanos() / 2);
-            let quarter = Span::from_nanos(rtt.as_nanos() / 4).max(SHORTEST);
+            let quarter = Span::from_nanos(rtt.as_nanos() / 4).max(MIN_RATE_INTERVAL);
             let quarter = if self.queue.is_noisy() {
                 quarter.max(half)
             } else {
@@ -615,9 +612,9 @@ impl Satellite {
                 self.rate = self.rate.min(recent).max(self.packet);
             }
             self.hold(now);
-        } else if self.fall.take().is_some() {
+        } else if self.rate_fall_since.take().is_some() {
             self.clock.restart();
-            self.ebb.restart();
+            self.drain_probe.restart();
         }
         if !app_limited
             && now >= self.hold_until
@@ -630,20 +627,21 @@ impl Satellite {
         // What the path once carried counts less and less.
         let since = now.since(self.capacity_at).as_secs_f64();
         self.capacity_at = now;
-        self.capacity += (self.rate - self.capacity) * (since / FORGET).min(1.0);
+        self.capacity += (self.rate - self.capacity) * (since / CAPACITY_DECAY).min(1.0);
         self.capacity = self.capacity.max(self.rate);
-        let verdict = self.ebb.on_acks_done(ebb::Sight {
+        let verdict = self.drain_probe.on_acks_done(drain_probe::Observation {
             now,
             rtt,
             standing: self.queue.standing(),
             target: self.target() / self.rate,
-            doubtful: self.round.queued && self.rate < SUSPICIOUS * self.capacity,
-            urgent: self.company.is_suspected(),
-            busy: !app_limited && self.company.window() == 0.0,
+            doubtful: self.round.queued && self.rate < REDUCED_RATE * self.capacity,
+            urgent: self.competitive.suspects_competitor(),
+            busy: !app_limited && self.competitive.window() == 0.0,
         });
         if let Some(verdict) = verdict {
-            self.company.on_verdict(verdict == ebb::Verdict::Queue);
-            if verdict == ebb::Verdict::LongerWay {
+            self.competitive
+                .on_drain_probe(verdict == drain_probe::Verdict::Queue);
+            if verdict == drain_probe::Verdict::LongerPath {
                 self.queue.rebase();
                 self.round.queued = false;
             }
@@ -651,10 +649,10 @@ impl Satellite {
     }
 
     fn gain(&self) -> f64 {
-        if let Some(gain) = self.ebb.gain(self.last_acked) {
+        if let Some(gain) = self.drain_probe.gain(self.last_acked) {
             return gain;
         }
         let error = (self.target() - self.standing()) / self.pipe();
-        (1.0 + CORRECTION * error).clamp(0.5, 2.0) + REACH[self.reach]
+        (1.0 + QUEUE_GAIN * error).clamp(0.5, 2.0) + PROBE_GAINS[self.probe_step]
     }
 }

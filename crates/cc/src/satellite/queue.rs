@@ -1,4 +1,4 @@
-//! How much of the round-trip time is standing queue.
+//! Standing queue, as a part of the round-trip time.
 //!
 //! The base is the least round-trip time of the last ten seconds. The standing
 //! queue is the least of the last eighth of a round trip above it (as in Copa,
@@ -10,34 +10,36 @@ use std::collections::VecDeque;
 use bentpipe_units::{Span, Time};
 
 use crate::Acked;
+use crate::convert::whole;
 
 /// How long a round-trip time counts for the base: BBR's MinRTTFilterLen
 /// (draft-ietf-ccwg-bbr, section 2.14.1).
-const MEMORY: Span = Span::from_millis(10_000);
+const BASE_WINDOW: Span = Span::from_millis(10_000);
 /// Half of that: how often the queue is let run dry, so that one dry moment is always inside.
-pub(super) const MEMORY_HALF: Span = Span::from_millis(5_000);
+pub(super) const HALF_BASE_WINDOW: Span = Span::from_millis(5_000);
 
 /// The least of fewer samples than this is mostly jitter, if their round trip has as many.
-const SAMPLES: usize = 12;
-/// But machines tremble for no longer than this; a flow with few samples would be slow to yield.
-const ENOUGH: Span = Span::from_millis(75);
+const MIN_SAMPLES: usize = 12;
+/// How long fewer samples are waited for: late timers delay no longer, and a flow with few
+/// samples would be slow to yield.
+const FEW_SAMPLES_LIMIT: Span = Span::from_millis(75);
 /// Steps that an acknowledgement waiting for more packets makes anyway.
-const USUAL: Span = Span::from_millis(5);
+const ACK_DELAY_STEP: Span = Span::from_millis(5);
 /// Less jitter than this, nanoseconds, is other flows'.
-const NOISY: f64 = 2e6;
+const NOISY_JITTER: f64 = 2e6;
 /// One step counts for no more: a queue that collapses is no jitter.
-const MOST_STEP: Span = Span::from_millis(40);
+const MAX_STEP: Span = Span::from_millis(40);
 /// Samples over which the jitter is averaged, and as how many the first ones count.
 const JITTER_SAMPLES: u32 = 200;
-const LEAST_SAMPLES: u32 = 32;
+const MIN_JITTER_SAMPLES: u32 = 32;
 /// The least of so many steps of jitter is near the least there is.
-const STEPS: f64 = 150.0;
+const JITTER_STEPS: f64 = 150.0;
 
 /// Both estimates.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Queue {
-    /// Least round-trip time of each stretch, ascending in both.
-    lows: VecDeque<(Time, Span)>,
+    /// Least round-trip time of each interval, ascending in both.
+    minima: VecDeque<(Time, Span)>,
     recent: VecDeque<(Time, Span)>,
     newest: Option<Acked>,
     /// Mean step from one sample to the next, nanoseconds. A queue grows in small steps,
@@ -63,32 +65,27 @@ impl Queue {
         if let Some(last) = self.last.replace(sample) {
             let step = sample.as_nanos().abs_diff(last.as_nanos());
             let step = step
-                .saturating_sub(USUAL.as_nanos())
-                .min(MOST_STEP.as_nanos()) as f64;
+                .saturating_sub(ACK_DELAY_STEP.as_nanos())
+                .min(MAX_STEP.as_nanos()) as f64;
             self.samples = (self.samples + 1).min(JITTER_SAMPLES);
-            self.jitter += (step - self.jitter) / f64::from(self.samples.max(LEAST_SAMPLES));
+            self.jitter += (step - self.jitter) / f64::from(self.samples.max(MIN_JITTER_SAMPLES));
         }
-        while self.lows.back().is_some_and(|(_, low)| *low >= sample) {
-            self.lows.pop_back();
+        while self.minima.back().is_some_and(|(_, low)| *low >= sample) {
+            self.minima.pop_back();
         }
-        self.lows.push_back((now, sample));
-        while self.lows.len() > 1
+        self.minima.push_back((now, sample));
+        while self.minima.len() > 1
             && self
-                .lows
+                .minima
                 .front()
-                .is_some_and(|(at, _)| now.since(*at) > MEMORY)
+                .is_some_and(|(at, _)| now.since(*at) > BASE_WINDOW)
         {
-            self.lows.pop_front();
+            self.minima.pop_front();
         }
         self.recent.push_back((now, sample));
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "less than a round trip, or cut to one"
-        )]
-        let among = Span::from_nanos((1e9 * STEPS * self.noise()) as u64);
+        let among = Span::from_nanos(whole(1e9 * JITTER_STEPS * self.noise()));
         let window = (Span::from_nanos(rtt.as_nanos() / 8) + among).min(rtt);
-        let enough = |at: Span, samples| samples > SAMPLES || at > ENOUGH;
+        let enough = |at: Span, samples| samples > MIN_SAMPLES || at > FEW_SAMPLES_LIMIT;
         let over = |at: Span, samples| at > rtt || (at > window && enough(at, samples));
         while self.recent.len() > 2
             && self
@@ -102,16 +99,16 @@ impl Queue {
 
     /// The round trip without any queue.
     pub(super) fn base(&self) -> Option<Span> {
-        self.lows.front().map(|(_, low)| *low)
+        self.minima.front().map(|(_, low)| *low)
     }
 
-    /// What stands now is no queue: the way is so long.
+    /// What stands now is no queue: the path is so long.
     pub(super) fn rebase(&mut self) {
-        let newest = self.lows.back().map(|(at, _)| *at);
+        let newest = self.minima.back().map(|(at, _)| *at);
         let least = self.recent.iter().map(|(_, sample)| *sample).min();
         if let (Some(at), Some(least)) = (newest, least) {
-            self.lows.clear();
-            self.lows.push_back((at, least));
+            self.minima.clear();
+            self.minima.push_back((at, least));
         }
     }
 
@@ -124,9 +121,9 @@ impl Queue {
         }
     }
 
-    /// Whether samples jump: by slots of the way back, or by jitter.
+    /// Whether samples jump: by slots of the return link, or by jitter.
     pub(super) fn is_noisy(&self) -> bool {
-        self.jitter >= NOISY
+        self.jitter >= NOISY_JITTER
     }
 
     /// Seconds of standing queue.

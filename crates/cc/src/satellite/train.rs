@@ -14,12 +14,12 @@ pub(super) const RATE: u64 = 12_500_000;
 /// A larger gap starts another train.
 const GAP: Span = Span::from_millis(5);
 /// Fewer packets between first and last acknowledgement show nothing.
-const LEAST: u64 = 5;
+const MIN_ACKED: u64 = 5;
 /// A train that came back at more than this share of the rate at which it left was not
 /// spread by the path: the application had no more for it.
-const SPREAD: f64 = 0.8;
+const SPREAD_SHARE: f64 = 0.8;
 /// Unless it left at this share of its own rate: the path is at least as fast.
-const BRISK: f64 = 0.5;
+const FAST_SENDING: f64 = 0.5;
 
 /// The first train of a connection that is long enough.
 #[derive(Debug, Clone, Default)]
@@ -108,7 +108,7 @@ impl Train {
                 self.since.0 += packets;
                 self.since.1 += bytes;
                 let over = self.from.map_or(0.0, |from| now.since(from).as_secs_f64());
-                if self.since.0 >= LEAST && over > 0.0 {
+                if self.since.0 >= MIN_ACKED && over > 0.0 {
                     let slope = self.since.1 as f64 / over;
                     self.shown = Some(self.shown.map_or(slope, |shown| shown.max(slope)));
                 }
@@ -118,8 +118,12 @@ impl Train {
             return None;
         }
         let left_at = self.left_at();
-        let brisk = left_at >= BRISK * RATE as f64;
-        if !brisk && self.shown.is_none_or(|shown| shown > SPREAD * left_at) {
+        let brisk = left_at >= FAST_SENDING * RATE as f64;
+        if !brisk
+            && self
+                .shown
+                .is_none_or(|shown| shown > SPREAD_SHARE * left_at)
+        {
             *self = Self::default();
             return None;
         }

@@ -34,7 +34,7 @@ pub struct Line {
     flying: VecDeque<Flying>,
     number: u64,
     in_flight: u64,
-    smoothed: Span,
+    pub smoothed: Span,
     pub dropped: u64,
     pub most_in_flight: u64,
 }
@@ -127,8 +127,18 @@ impl Line {
 
     /// All in flight was dropped: a probe finds that out (RFC 9002, section 6.2).
     fn give_up(&mut self) {
+        self.lose_all(false);
+    }
+
+    /// All in flight is lost; over a persistent-congestion period (section 7.6) or not.
+    pub fn lose_all(&mut self, persistent: bool) {
         let now = self.now;
         let sent = self.flying.back().map_or(now, |last| last.sent);
+        self.dropped += self
+            .flying
+            .iter()
+            .filter(|packet| packet.back.is_some())
+            .count() as u64;
         for packet in std::mem::take(&mut self.flying) {
             self.in_flight -= PACKET;
             self.controller.on_lost(Lost {
@@ -140,7 +150,7 @@ impl Line {
         self.controller.on_congestion(&Congestion {
             now,
             sent,
-            persistent: false,
+            persistent,
             marked: false,
             lost: PACKET,
         });

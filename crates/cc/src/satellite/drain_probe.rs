@@ -1,29 +1,34 @@
-//! The ebb: now and then the sender lets the queue run dry.
+//! Queue drain probe: now and then the sender lets the queue run dry.
 //!
 //! One round trip later two things show. The base round-trip time, which everyone who
 //! shares the bottleneck must see now and then. And whether what was taken for a queue is
-//! one: sending less shortens a queue, but not a way that has become longer.
+//! one: sending less shortens a queue, but not a path that has become longer.
 
 use bentpipe_units::{Span, Time};
 
-/// How often, so that one dry moment is always inside the memory of the base.
-const EVERY: Span = super::queue::MEMORY_HALF;
-/// Share of the rate that is left unsent then, until twice the own queue could run off.
-const GENTLE: f64 = 0.1;
-const OWN_QUEUES: f64 = 2.0;
-/// Share of the rate that is left unsent in doubt, until all that stands could.
-const DEEP: f64 = 0.5;
-/// Round trips in doubt until an ebb; each that shows a true queue doubles them.
-const SOON: u32 = 4;
+use crate::convert::whole;
+
+/// Time between probes, so that one dry moment is always inside the memory of the base.
+const INTERVAL: Span = super::queue::HALF_BASE_WINDOW;
+/// Share of the rate that a periodic probe leaves unsent, until twice the own queue could run
+/// off: a tenth for a part of a round trip costs less than 1 % of the throughput.
+const PERIODIC_REDUCTION: f64 = 0.1;
+/// Own queues that a periodic probe gives time to run off.
+const PERIODIC_QUEUES: f64 = 2.0;
+/// Share of the rate that a probe in doubt leaves unsent, until all that stands could run off.
+const DOUBT_REDUCTION: f64 = 0.5;
+/// Round trips in doubt until a probe; each that shows a true queue doubles them.
+const DOUBT_ROUNDS: u32 = 4;
 /// A queue that moved by less than this share of what was left unsent is none: eight flows
 /// alike move it by an eighth each, one that is being starved by less.
-const YIELDS: f64 = 0.04;
-/// Or by less than this many seconds: machines tremble. A queue of twice that shows nothing.
-const TREMBLE: f64 = 0.0005;
+const MIN_RESPONSE: f64 = 0.04;
+/// Or by less than this many seconds: timestamps of a busy machine are off by as
+/// much. A queue of twice that shows nothing.
+const TIMING_NOISE: f64 = 0.0005;
 
 /// What is known when a frame of acknowledgements is complete.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sight {
+pub(super) struct Observation {
     pub(super) now: Time,
     pub(super) rtt: Span,
     /// Seconds of standing queue, and how many are wanted.
@@ -37,27 +42,27 @@ pub(super) struct Sight {
     pub(super) busy: bool,
 }
 
-/// What an ebb has shown.
+/// What a probe has shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The queue moved with what was left unsent, or was too short to tell.
     Queue,
-    /// It did not: the way has become longer.
-    LongerWay,
+    /// It did not: the path has become longer.
+    LongerPath,
 }
 
 /// See the [module](self).
 #[derive(Debug, Clone, Default)]
-pub(super) struct Ebb {
+pub(super) struct DrainProbe {
     due: Option<Time>,
     /// Since when there is doubt, and how many round trips it waits.
     doubted: Option<Time>,
-    patience: u32,
-    tide: Option<Tide>,
+    doubt_rounds: u32,
+    running: Option<Drain>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Tide {
+struct Drain {
     from: Time,
     until: Time,
     /// Share of the rate that is left unsent.
@@ -70,74 +75,74 @@ struct Tide {
     busy: bool,
 }
 
-impl Ebb {
+impl DrainProbe {
     /// Share of the rate to be sent at `now`.
     pub(super) fn gain(&self, now: Time) -> Option<f64> {
-        let tide = self.tide.filter(|tide| now < tide.until)?;
-        Some(1.0 - tide.unsent)
+        let drain = self.running.filter(|drain| now < drain.until)?;
+        Some(1.0 - drain.unsent)
     }
 
     /// The path has changed, and what is known of its queue with it.
     pub(super) fn restart(&mut self) {
-        self.patience = SOON;
+        self.doubt_rounds = DOUBT_ROUNDS;
         self.doubted = None;
     }
 
-    pub(super) fn on_acks_done(&mut self, sight: Sight) -> Option<Verdict> {
-        let Sight { now, rtt, .. } = sight;
-        let due = *self.due.get_or_insert(now + EVERY);
-        if let Some(tide) = &mut self.tide {
-            tide.least = tide.least.min(sight.standing);
-            tide.most = tide.most.max(sight.standing);
-            tide.busy &= sight.busy;
+    pub(super) fn on_acks_done(&mut self, seen: Observation) -> Option<Verdict> {
+        let Observation { now, rtt, .. } = seen;
+        let due = *self.due.get_or_insert(now + INTERVAL);
+        if let Some(drain) = &mut self.running {
+            drain.least = drain.least.min(seen.standing);
+            drain.most = drain.most.max(seen.standing);
+            drain.busy &= seen.busy;
             // Its end shows a round trip later, in the least of an eighth of a round trip.
-            let tide = *tide;
-            let shown = tide.until + rtt + Span::from_nanos(rtt.as_nanos() / 4);
+            let drain = *drain;
+            let shown = drain.until + rtt + Span::from_nanos(rtt.as_nanos() / 4);
             if now < shown {
                 return None;
             }
-            self.tide = None;
+            self.running = None;
             self.doubted = None;
-            return tide.busy.then(|| self.judge(tide));
+            return drain.busy.then(|| self.judge(drain));
         }
-        self.doubted = sight.doubtful.then(|| self.doubted.unwrap_or(now));
-        let patience = u64::from(self.patience.max(SOON)) * rtt.as_nanos();
-        let doubted = sight.urgent
+        self.doubted = seen.doubtful.then(|| self.doubted.unwrap_or(now));
+        let patience = u64::from(self.doubt_rounds.max(DOUBT_ROUNDS)) * rtt.as_nanos();
+        let doubted = seen.urgent
             || (self.doubted).is_some_and(|since| now >= since + Span::from_nanos(patience));
         if doubted || now >= due {
             let (unsent, queue) = if doubted {
-                (DEEP, sight.standing)
+                (DOUBT_REDUCTION, seen.standing)
             } else {
-                (GENTLE, OWN_QUEUES * sight.standing.max(sight.target))
+                (
+                    PERIODIC_REDUCTION,
+                    PERIODIC_QUEUES * seen.standing.max(seen.target),
+                )
             };
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "less than a round trip"
-            )]
-            let span = Span::from_nanos(((queue / unsent).min(rtt.as_secs_f64()) * 1e9) as u64);
-            self.due = Some(now + EVERY);
-            self.tide = Some(Tide {
+            let span = Span::from_nanos(whole((queue / unsent).min(rtt.as_secs_f64()) * 1e9));
+            self.due = Some(now + INTERVAL);
+            self.running = Some(Drain {
                 from: now,
                 until: now + span,
                 unsent,
-                before: sight.standing,
-                least: sight.standing,
-                most: sight.standing,
+                before: seen.standing,
+                least: seen.standing,
+                most: seen.standing,
                 busy: true,
             });
         }
         None
     }
 
-    fn judge(&mut self, tide: Tide) -> Verdict {
-        let unsent = tide.unsent * tide.until.since(tide.from).as_secs_f64();
-        let moved = tide.most - tide.least;
-        if tide.before > 2.0 * TREMBLE && moved < (YIELDS * unsent.min(tide.before)).max(TREMBLE) {
-            self.patience = SOON;
-            Verdict::LongerWay
+    fn judge(&mut self, drain: Drain) -> Verdict {
+        let unsent = drain.unsent * drain.until.since(drain.from).as_secs_f64();
+        let moved = drain.most - drain.least;
+        if drain.before > 2.0 * TIMING_NOISE
+            && moved < (MIN_RESPONSE * unsent.min(drain.before)).max(TIMING_NOISE)
+        {
+            self.doubt_rounds = DOUBT_ROUNDS;
+            Verdict::LongerPath
         } else {
-            self.patience = self.patience.max(SOON).saturating_mul(2);
+            self.doubt_rounds = self.doubt_rounds.max(DOUBT_ROUNDS).saturating_mul(2);
             Verdict::Queue
         }
     }
@@ -149,16 +154,16 @@ mod tests {
 
     const RTT: Span = Span::from_millis(40);
 
-    /// What ebbs show, and when, of `standing` seconds that yield by `share` of what is left
+    /// What probes show, and when, of `standing` seconds that yield by `share` of what is left
     /// unsent, in doubt for ten seconds; an acknowledgement each millisecond.
     fn verdicts(standing: f64, share: f64) -> Vec<(u64, Verdict)> {
-        let mut ebb = Ebb::default();
+        let mut probe = DrainProbe::default();
         let mut unsent = [0.0_f64; 10_000];
         let mut shown = Vec::new();
         for millis in 0..10_000_u64 {
             let at = usize::try_from(millis).unwrap();
             let now = Time::ZERO + Span::from_millis(millis);
-            let missing = ebb.gain(now).map_or(0.0, |gain| 1.0 - gain);
+            let missing = probe.gain(now).map_or(0.0, |gain| 1.0 - gain);
             let before = at.checked_sub(1).map_or(0.0, |before| unsent[before]);
             // What was left unsent is sent again afterwards.
             unsent[at] = if missing > 0.0 {
@@ -167,7 +172,7 @@ mod tests {
                 before * 0.9
             };
             let effect = at.checked_sub(40).map_or(0.0, |then| unsent[then]);
-            let verdict = ebb.on_acks_done(Sight {
+            let verdict = probe.on_acks_done(Observation {
                 now,
                 rtt: RTT,
                 standing: (standing - share * effect).max(0.0),
@@ -185,7 +190,7 @@ mod tests {
     fn a_queue_yields_and_is_doubted_less_and_less() {
         let shown = verdicts(0.010, 1.0);
         assert!(shown.iter().all(|(_, verdict)| *verdict == Verdict::Queue));
-        // After 4, 8, 16 round trips of doubt, and 2.25 and the ebb itself each time.
+        // After 4, 8, 16 round trips of doubt, and 2.25 and the probe itself each time.
         let first: Vec<_> = shown.iter().map(|(at, _)| at / 10).take(3).collect();
         assert_eq!(first, [23, 62, 133]);
     }
@@ -197,17 +202,17 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_way_does_not() {
+    fn a_longer_path_does_not() {
         let shown = verdicts(0.010, 0.0);
-        assert_eq!(shown[0].1, Verdict::LongerWay);
+        assert_eq!(shown[0].1, Verdict::LongerPath);
         assert!(shown[0].0 < 300, "{shown:?}");
     }
 
     #[test]
     fn a_sender_without_data_judges_nothing() {
-        let mut ebb = Ebb::default();
+        let mut probe = DrainProbe::default();
         for millis in 0..10_000 {
-            let verdict = ebb.on_acks_done(Sight {
+            let verdict = probe.on_acks_done(Observation {
                 now: Time::ZERO + Span::from_millis(millis),
                 rtt: RTT,
                 standing: 0.010,

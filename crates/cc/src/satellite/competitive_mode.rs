@@ -1,0 +1,158 @@
+//! Competitive mode: the window beside a flow that keeps the queue full.
+//!
+//! A flow that gives way to every queue is left with nothing beside one that fills
+//! it. When the queue stays long although the own share of it is gone, the window
+//! follows CUBIC's curve (RFC 9438) until the queue is short again. That curve gives
+//! half to each of the two, because both take the same losses.
+
+use bentpipe_units::Time;
+
+/// Rounds with a long queue that is not the own one before a drain probe is due, and before the
+/// mode begins. What is sent shows after two.
+const DETECTION_ROUNDS: u32 = 2;
+/// Rounds with a short queue that end the mode: a loss may empty a short queue for a round, and
+/// BBR drains it for some every five seconds (draft-ietf-ccwg-bbr, section 5.3.4).
+const EXIT_ROUNDS: u32 = 16;
+/// Rounds in which a competing flow that was there is expected again. From the runs of
+/// `docs/model.md`.
+const EXPECTED_ROUNDS: u32 = 20;
+/// Multiplicative decrease (RFC 9438, section 4.6): share of the window that is left.
+const BETA: f64 = 0.7;
+/// C (RFC 9438, section 5), packets per second cubed.
+const C: f64 = 0.4;
+
+/// A round trip as it ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Round {
+    pub(super) now: Time,
+    /// Whether the standing queue is long.
+    pub(super) long_queue: bool,
+    /// Whether the own share of it is gone.
+    pub(super) own_queue_gone: bool,
+    pub(super) in_flight: f64,
+    /// Bytes that fill the pipe at our rate.
+    pub(super) pipe: f64,
+    pub(super) rtt: f64,
+    pub(super) packet: f64,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct CompetitiveMode {
+    /// Rounds in a row with a long queue of others.
+    foreign_queue_rounds: u32,
+    /// In flight when it came, bytes.
+    in_flight_before: f64,
+    /// Rounds in a row with a short queue.
+    short_queue_rounds: u32,
+    /// Own pipe before the foreign queue came, bytes.
+    pipe_before: f64,
+    /// Rounds for which a long foreign queue is believed to be a queue.
+    expected_rounds: u32,
+    curve: Option<Curve>,
+}
+
+/// CUBIC's window (section 4.2).
+#[derive(Debug, Clone, Copy)]
+struct Curve {
+    window: f64,
+    /// W_max and cwnd_epoch, bytes; when the epoch began.
+    w_max: f64,
+    epoch_window: f64,
+    since: Time,
+    /// Whether this round has had its decrease.
+    cut: bool,
+    now: Time,
+}
+
+impl CompetitiveMode {
+    /// Bytes; 0 when alone.
+    pub(super) fn window(&self) -> f64 {
+        self.curve.map_or(0.0, |curve| curve.window)
+    }
+
+    /// Whether a long queue that is not ours has stood for some rounds.
+    pub(super) fn suspects_competitor(&self) -> bool {
+        self.foreign_queue_rounds >= DETECTION_ROUNDS && self.curve.is_none()
+    }
+
+    /// A drain probe has shown whether what stands is a queue.
+    pub(super) fn on_drain_probe(&mut self, queue: bool) {
+        if !queue {
+            self.foreign_queue_rounds = 0;
+            self.expected_rounds = 0;
+        } else if self.suspects_competitor() {
+            self.expected_rounds = EXPECTED_ROUNDS;
+        }
+    }
+
+    pub(super) fn on_round(&mut self, round: &Round) {
+        if round.long_queue {
+            self.short_queue_rounds = 0;
+        } else {
+            self.short_queue_rounds += 1;
+            self.foreign_queue_rounds = 0;
+            if self.short_queue_rounds >= EXIT_ROUNDS {
+                self.curve = None;
+                self.pipe_before = round.pipe;
+            }
+        }
+        self.expected_rounds = self.expected_rounds.saturating_sub(1);
+        match &mut self.curve {
+            Some(curve) => {
+                curve.grow(round);
+                self.expected_rounds = EXPECTED_ROUNDS;
+            }
+            None if round.long_queue && round.own_queue_gone => {
+                self.foreign_queue_rounds += 1;
+                if self.foreign_queue_rounds == 1 {
+                    self.in_flight_before = round.in_flight;
+                }
+                if self.foreign_queue_rounds >= DETECTION_ROUNDS && self.expected_rounds > 0 {
+                    self.curve = Some(Curve {
+                        window: self.in_flight_before,
+                        w_max: self.pipe_before.max(self.in_flight_before),
+                        epoch_window: self.in_flight_before,
+                        since: round.now,
+                        cut: false,
+                        now: round.now,
+                    });
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Packets were lost.
+    pub(super) fn on_congestion(&mut self) {
+        if let Some(curve) = self.curve.as_mut().filter(|curve| !curve.cut) {
+            // Section 4.7, with fast convergence.
+            curve.w_max = if curve.window < curve.w_max {
+                curve.window * (1.0 + BETA) / 2.0
+            } else {
+                curve.window
+            };
+            curve.window *= BETA;
+            curve.epoch_window = curve.window;
+            curve.since = curve.now;
+            curve.cut = true;
+        }
+    }
+}
+
+impl Curve {
+    fn grow(&mut self, round: &Round) {
+        self.now = round.now;
+        if self.cut {
+            self.cut = false;
+            self.since = round.now;
+            return;
+        }
+        let (w_max, from) = (self.w_max / round.packet, self.epoch_window / round.packet);
+        let k = ((w_max - from) / C).cbrt();
+        let t = round.now.since(self.since).as_secs_f64() + round.rtt;
+        let target = (C * (t - k).powi(3) + w_max) * round.packet;
+        self.window = target
+            .clamp(self.window, 1.5 * self.window)
+            .max(2.0 * round.packet);
+    }
+}
