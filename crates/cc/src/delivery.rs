@@ -81,14 +81,6 @@ impl DeliveryRate {
         self.points.clear();
     }
 
-    /// Bytes per second over all that is remembered.
-    pub fn rate_of_all(&self) -> Option<f64> {
-        let (from, before) = *self.points.front()?;
-        let (now, delivered) = *self.points.back()?;
-        let over = now.since(from).as_secs_f64();
-        (over > 0.0).then(|| (delivered - before) as f64 / over)
-    }
-
     /// Bytes per second over the last `window`, a little more when no acknowledgement
     /// came just then. `None` when acknowledgements do not go back that far.
     pub fn rate(&self, window: Span) -> Option<f64> {

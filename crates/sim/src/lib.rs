@@ -24,7 +24,6 @@ mod network;
 mod node;
 mod world;
 pub mod record;
-#[cfg(feature = "tunnel")]
 pub mod tunnel;
 
 pub use plan::{Change, FlowPlan, LinkPlan, Move, Plan, PlanError, Transfer, What};

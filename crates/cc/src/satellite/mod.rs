@@ -114,9 +114,13 @@ const BURST: u64 = 2;
 const ACK_PACKETS: f64 = 8.0;
 /// Share of a round trip without an acknowledgement that is a silence: packets are held.
 const SILENCE: f64 = 0.25;
-/// Share of the rate that is kept after a mark (RFC 8511), and after persistent congestion.
+/// Share of the rate that is kept after a mark (RFC 8511).
 const MARK_SHARE: f64 = 0.85;
-const PERSISTENT_SHARE: f64 = 0.5;
+/// And of the wanted queue: a mark says that the queue management wants a shorter one. At least
+/// the second is left, and a round without a mark gives back the third.
+const MARK_TARGET: f64 = 0.7;
+const LEAST_MARKED_TARGET: f64 = 0.2;
+const MARK_FORGOTTEN: f64 = 0.02;
 /// Rounds in which a rate that was too high is not tried again but by the first step.
 const CAREFUL_ROUNDS: u32 = 20;
 /// The path is in a blackout after so many round trips without any acknowledgement.
@@ -200,6 +204,8 @@ pub struct Satellite {
     last_frame: Time,
     /// When acknowledgements came again after a silence.
     silence_end: Time,
+    /// Share of the target that marks have left.
+    marked_target: f64,
 }
 
 /// One round trip's account.
@@ -267,6 +273,7 @@ impl Satellite {
             ack_interval: 0.0,
             last_frame: Time::ZERO,
             silence_end: Time::ZERO,
+            marked_target: 1.0,
         }
     }
 
@@ -285,7 +292,8 @@ impl Satellite {
         let room = self.capacity.max(self.rate).max(1.0);
         let share = (self.rate / room).max(0.1);
         let pipe = (room * self.base()).max(self.packet);
-        let own = TARGET * (self.packet / pipe).sqrt() / (share * share) * self.pipe();
+        let own = self.marked_target * TARGET * (self.packet / pipe).sqrt() / (share * share)
+            * self.pipe();
         own.max(MIN_TARGET * self.rate)
             .min(MAX_TARGET * self.pipe())
             .max(self.ack_wait() * self.rate)
@@ -355,7 +363,11 @@ impl Satellite {
             ..Round::default()
         };
         self.careful = self.careful.saturating_sub(1);
-        if self.phase == Phase::Cruise && now >= self.blackout_losses_until {
+        self.marked_target = (self.marked_target + MARK_FORGOTTEN).min(1.0);
+        if self.phase == Phase::Cruise
+            && now >= self.blackout_losses_until
+            && self.competitive.window() == 0.0
+        {
             self.judge_losses(now, lost_packets, acked_packets + lost_packets);
         }
         if self.phase != Phase::Cruise || app_limited {
@@ -416,7 +428,6 @@ impl Satellite {
             Verdict::Full => {
                 self.probe_step = 0;
                 self.careful = CAREFUL_ROUNDS;
-                self.capacity = self.rate;
                 self.hold(now);
             }
         }
@@ -452,13 +463,6 @@ impl Satellite {
     /// Slow start, from what the train has shown, or from twice the first window, which is through.
     fn start_slow_start(&mut self) {
         self.start_window = self.pipe().max(2.0 * self.initial_window);
-        // What the train has lost, it has lost as a burst: that is no sign for what follows.
-        self.slow_start_from = self.last_sent;
-        self.round = Round {
-            started: self.last_sent,
-            count: self.round.count + 1,
-            ..Round::default()
-        };
         self.phase = Phase::SlowStart {
             average: self.rtt(),
         };
@@ -471,15 +475,9 @@ impl Satellite {
         }
         self.losses.restart();
         if self.phase == Phase::Cruise {
-            // As after a jump (RFC 9959, section 4.3): half of it, until that has come back.
-            let capacity = self.rate;
-            self.rate = (PERSISTENT_SHARE * self.rate).max(self.packet);
+            // What came through before is tried as what a train has shown.
             self.probe_step = 0;
-            self.phase = Phase::Trial {
-                since: now,
-                back: None,
-                capacity,
-            };
+            self.on_train(now, self.rate);
         } else {
             self.rate = 0.0;
             self.start_window = self.initial_window;
@@ -494,8 +492,10 @@ impl Satellite {
         // When nothing could be measured yet: what this round has brought.
         let acked = self.round.acked.max(self.round.acked_before) as f64;
         let round = acked.max(2.0 * self.packet) / self.rtt().as_secs_f64();
-        let measured = self.clock.rate(half).or_else(|| self.clock.rate_of_all());
-        self.cruise_at(now, measured.unwrap_or(round));
+        // Without losses all of the window was through (RFC 5681, section 3.1).
+        let window = self.start_window / base.as_secs_f64();
+        let unmeasured = if self.loses_much() { round } else { window };
+        self.cruise_at(now, self.clock.rate(half).unwrap_or(unmeasured));
     }
 }
 
@@ -602,7 +602,16 @@ impl Controller for Satellite {
                 if let Some(shown) = self.train.on_acks_done(now, smooth) {
                     match shown {
                         Some(capacity) => self.on_train(now, capacity),
-                        None => self.start_slow_start(),
+                        None => {
+                            // What the train has lost, it has lost as a burst.
+                            self.slow_start_from = self.last_sent;
+                            self.round = Round {
+                                started: self.last_sent,
+                                count: self.round.count + 1,
+                                ..Round::default()
+                            };
+                            self.start_slow_start();
+                        }
                     }
                 } else if !self.train.is_out() && self.is_full() {
                     self.leave_slow_start(now);
@@ -644,7 +653,8 @@ impl Controller for Satellite {
 
     fn on_lost(&mut self, packet: Lost) {
         self.frame.1 += packet.bytes;
-        self.round.lost_packets += 1;
+        // What a long queue drops, the queue itself answers for.
+        self.round.lost_packets += u64::from(!self.queue_is_long());
         // A packet lost by the radio has used the transmitter. One that found the queue
         // full, that left in a blackout, or that is one of a whole burst has not.
         let congestion = self.queue_is_long()
@@ -679,8 +689,11 @@ impl Controller for Satellite {
         let answered = (self.recovery_from).is_some_and(|from| event.sent <= from);
         if event.marked && !answered && self.phase == Phase::Cruise {
             self.recovery_from = Some(event.now);
-            self.rate = (MARK_SHARE * self.rate).max(self.packet);
-            self.hold(event.now);
+            if queue {
+                self.rate = (MARK_SHARE * self.rate).max(self.packet);
+                self.hold(event.now);
+            }
+            self.marked_target = (MARK_TARGET * self.marked_target).max(LEAST_MARKED_TARGET);
         }
     }
 
