@@ -123,6 +123,8 @@ const LEAST_MARKED_TARGET: f64 = 0.2;
 const MARK_FORGOTTEN: f64 = 0.02;
 /// Rounds in which a rate that was too high is not tried again but by the first step.
 const CAREFUL_ROUNDS: u32 = 20;
+/// From this share of it on.
+const CAREFUL_FROM: f64 = 0.8;
 /// The path is in a blackout after so many round trips without any acknowledgement.
 const BLACKOUT_ROUND_TRIPS: f64 = 1.1;
 /// Packets per round trip in a blackout: the first that comes through ends it without waiting
@@ -365,7 +367,7 @@ impl Satellite {
         self.careful = self.careful.saturating_sub(1);
         self.marked_target = (self.marked_target + MARK_FORGOTTEN).min(1.0);
         if self.phase == Phase::Cruise
-            && now >= self.blackout_losses_until
+            && now >= self.blackout_losses_until.max(self.hold_until)
             && self.competitive.window() == 0.0
         {
             self.judge_losses(now, lost_packets, acked_packets + lost_packets);
@@ -390,7 +392,8 @@ impl Satellite {
                 } else {
                     1
                 };
-                let most = if self.careful > 0 {
+                let near = self.rate > CAREFUL_FROM * self.untried;
+                let most = if self.careful > 0 && near {
                     1
                 } else {
                     PROBE_GAINS.len() - 1
