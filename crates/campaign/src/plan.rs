@@ -321,6 +321,7 @@ fn named(error: &PlanError) -> String {
         PlanError::NoRate(_) => "change".into(),
         PlanError::NeverStarts { .. } => "stagger".into(),
         PlanError::Granularity { .. } => "flow.granularity".into(),
+        PlanError::Host { .. } => "flow.host".into(),
         PlanError::Controller { error, .. } => {
             format!("flow.{}", error.parameter().unwrap_or("controller"))
         }

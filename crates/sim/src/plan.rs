@@ -3,6 +3,7 @@
 use bentpipe_cc::ChoiceError;
 use bentpipe_tunnel::transport::TransportError;
 use bentpipe_units::{Rate, Span};
+use bentpipe_vnet::host::HostError;
 pub use bentpipe_vnet::plan::{LinkPlan, Towards};
 
 use crate::quic::FlowPlan;
@@ -86,6 +87,14 @@ pub enum PlanError {
         of: String,
         /// How coarse.
         value: Span,
+    },
+    /// A host's field.
+    #[error("flows[{flow}].{error}")]
+    Host {
+        /// Which flow.
+        flow: usize,
+        /// What is wrong.
+        error: HostError,
     },
     /// A controller's parameter.
     #[error("flows[{flow}]: {error}")]

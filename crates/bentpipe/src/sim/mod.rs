@@ -1,6 +1,7 @@
 //! `bentpipe sim`: transports over a satellite in virtual time.
 
 mod budgets;
+mod never_worst;
 
 use std::path::{Path, PathBuf};
 
@@ -37,11 +38,14 @@ enum Subcommand {
         #[arg(long, default_value = "out/budgets.json")]
         out: PathBuf,
     },
+    /// Hold a controller against CUBIC, BBRv3 and NewReno on links drawn at random
+    NeverWorst(never_worst::Command),
 }
 
 pub fn run(command: Command) -> Result<(), Failure> {
     match (command.command, command.plan) {
         (Some(Subcommand::Budgets { seeds, only, out }), _) => budgets::budgets(seeds, &only, &out),
+        (Some(Subcommand::NeverWorst(command)), _) => never_worst::run(&command),
         (None, Some(plan)) => study(&plan, &command.out),
         (None, None) => Err(Failure::Configuration(
             "sim: give a plan, or 'budgets'".into(),

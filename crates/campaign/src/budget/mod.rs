@@ -19,6 +19,8 @@ use crate::progress::Progress;
 mod plans;
 mod goals;
 mod other_paths;
+pub mod draw;
+pub mod never_worst;
 
 /// A workload and what is asked of it.
 pub struct Budget {

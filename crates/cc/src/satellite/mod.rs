@@ -21,6 +21,7 @@
 mod train;
 mod queue;
 mod drain_probe;
+mod losses;
 mod competitive_mode;
 
 use bentpipe_units::{Span, Time};
@@ -31,6 +32,7 @@ use crate::resume::{Path, PathMemory};
 use crate::{Acked, AcksDone, Congestion, Controller, Lost, Sent};
 use competitive_mode::CompetitiveMode;
 use drain_probe::DrainProbe;
+use losses::{Losses, Verdict};
 use queue::Queue;
 use train::Train;
 
@@ -108,6 +110,21 @@ const HIGH_LOSS: f64 = 0.2;
 const MIN_HIGH_LOSS_PACKETS: f64 = 8.0;
 /// Losses told by one ACK frame are a burst when they are so many times the bytes that arrived.
 const BURST: u64 = 2;
+/// Packets that the peer acknowledges at once, less a few: ten are asked for at most.
+const ACK_PACKETS: f64 = 8.0;
+/// Share of a round trip without an acknowledgement that is a silence: packets are held.
+const SILENCE: f64 = 0.25;
+/// Share of the rate that is kept after a mark (RFC 8511).
+const MARK_SHARE: f64 = 0.85;
+/// And of the wanted queue: a mark says that the queue management wants a shorter one. At least
+/// the second is left, and a round without a mark gives back the third.
+const MARK_TARGET: f64 = 0.7;
+const LEAST_MARKED_TARGET: f64 = 0.2;
+const MARK_FORGOTTEN: f64 = 0.02;
+/// Rounds in which a rate that was too high is not tried again but by the first step.
+const CAREFUL_ROUNDS: u32 = 20;
+/// From this share of it on.
+const CAREFUL_FROM: f64 = 0.8;
 /// The path is in a blackout after so many round trips without any acknowledgement.
 const BLACKOUT_ROUND_TRIPS: f64 = 1.1;
 /// Packets per round trip in a blackout: the first that comes through ends it without waiting
@@ -173,6 +190,24 @@ pub struct Satellite {
     blackout_losses_until: Time,
     /// Bytes acknowledged and lost by the latest ACK frame.
     frame: (u64, u64),
+    /// Packets sent until then left before slow start.
+    slow_start_from: Time,
+    losses: Losses,
+    /// Rate before a trial of less.
+    untried: f64,
+    /// Rounds in which the rate is raised by the first steps only.
+    careful: u32,
+    /// The rate was remembered, and has not been confirmed yet.
+    resumed: bool,
+    /// Congestion of packets sent until then has been answered.
+    recovery_from: Option<Time>,
+    /// Mean time between ACK frames, seconds.
+    ack_interval: f64,
+    last_frame: Time,
+    /// When acknowledgements came again after a silence.
+    silence_end: Time,
+    /// Share of the target that marks have left.
+    marked_target: f64,
 }
 
 /// One round trip's account.
@@ -183,6 +218,10 @@ struct Round {
     count: u64,
     acked: u64,
     lost: u64,
+    acked_packets: u64,
+    lost_packets: u64,
+    /// Bytes acknowledged in the round before.
+    acked_before: u64,
     /// Loss share of the round before.
     loss: f64,
     queued: bool,
@@ -227,6 +266,16 @@ impl Satellite {
             blackout: None,
             blackout_losses_until: Time::ZERO,
             frame: (0, 0),
+            slow_start_from: Time::ZERO,
+            losses: Losses::default(),
+            untried: 0.0,
+            careful: 0,
+            resumed: false,
+            recovery_from: None,
+            ack_interval: 0.0,
+            last_frame: Time::ZERO,
+            silence_end: Time::ZERO,
+            marked_target: 1.0,
         }
     }
 
@@ -245,9 +294,22 @@ impl Satellite {
         let room = self.capacity.max(self.rate).max(1.0);
         let share = (self.rate / room).max(0.1);
         let pipe = (room * self.base()).max(self.packet);
-        let own = TARGET * (self.packet / pipe).sqrt() / (share * share) * self.pipe();
+        let own = self.marked_target * TARGET * (self.packet / pipe).sqrt() / (share * share)
+            * self.pipe();
         own.max(MIN_TARGET * self.rate)
             .min(MAX_TARGET * self.pipe())
+            .max(self.ack_wait() * self.rate)
+    }
+
+    /// Seconds that packets wait for their acknowledgement where a timer sends it, not the
+    /// packet that completes the number asked for: no sample is without it.
+    fn ack_wait(&self) -> f64 {
+        let few = self.pipe() < 2.0 * ACK_PACKETS * self.packet;
+        if few && self.ack_interval * self.rate < ACK_PACKETS * self.packet {
+            self.ack_interval.min(0.5 * self.base())
+        } else {
+            0.0
+        }
     }
 
     /// Own bytes that do stand in the queue.
@@ -264,7 +326,9 @@ impl Satellite {
     fn loses_much(&self) -> bool {
         let Round { acked, lost, .. } = self.round;
         let lost = lost as f64;
-        lost > MIN_HIGH_LOSS_PACKETS * self.packet && lost > HIGH_LOSS * (acked as f64 + lost)
+        self.round.started > self.slow_start_from
+            && lost > MIN_HIGH_LOSS_PACKETS * self.packet
+            && lost > HIGH_LOSS * (acked as f64 + lost)
     }
 
     /// Whether so much queue stands that the path must be full.
@@ -289,14 +353,25 @@ impl Satellite {
             queued,
             app_limited,
             count,
+            acked_packets,
+            lost_packets,
             ..
         } = self.round;
         self.round = Round {
             started: now,
             count: count + 1,
+            acked_before: acked,
             loss: lost as f64 / (acked + lost).max(1) as f64,
             ..Round::default()
         };
+        self.careful = self.careful.saturating_sub(1);
+        self.marked_target = (self.marked_target + MARK_FORGOTTEN).min(1.0);
+        if self.phase == Phase::Cruise
+            && now >= self.blackout_losses_until.max(self.hold_until)
+            && self.competitive.window() == 0.0
+        {
+            self.judge_losses(now, lost_packets, acked_packets + lost_packets);
+        }
         if self.phase != Phase::Cruise || app_limited {
             return;
         }
@@ -317,7 +392,13 @@ impl Satellite {
                 } else {
                     1
                 };
-                self.probe_step = (self.probe_step + step).min(PROBE_GAINS.len() - 1);
+                let near = self.rate > CAREFUL_FROM * self.untried;
+                let most = if self.careful > 0 && near {
+                    1
+                } else {
+                    PROBE_GAINS.len() - 1
+                };
+                self.probe_step = (self.probe_step + step).min(most);
                 self.rounds_without_queue = 0;
             }
         }
@@ -335,6 +416,24 @@ impl Satellite {
             rtt: self.rtt().as_secs_f64(),
             packet: self.packet,
         });
+    }
+
+    /// Losses without a queue: the radio's, or those of a link that is full all the same?
+    fn judge_losses(&mut self, now: Time, lost: u64, sent: u64) {
+        match self.losses.on_round(lost, sent) {
+            Verdict::None => {}
+            Verdict::Try(share) => {
+                self.untried = self.rate;
+                self.probe_step = 0;
+                self.rate = (share * self.rate).max(self.packet);
+            }
+            Verdict::Radio => self.rate = self.rate.max(self.untried),
+            Verdict::Full => {
+                self.probe_step = 0;
+                self.careful = CAREFUL_ROUNDS;
+                self.hold(now);
+            }
+        }
     }
 
     fn cruise_at(&mut self, now: Time, rate: f64) {
@@ -372,14 +471,34 @@ impl Satellite {
         };
     }
 
+    /// Nothing came through for long (RFC 9002, section 7.6).
+    fn on_persistent_congestion(&mut self, now: Time) {
+        if std::mem::take(&mut self.resumed) {
+            self.memory.forget();
+        }
+        self.losses.restart();
+        if self.phase == Phase::Cruise {
+            // What came through before is tried as what a train has shown.
+            self.probe_step = 0;
+            self.on_train(now, self.rate);
+        } else {
+            self.rate = 0.0;
+            self.start_window = self.initial_window;
+        }
+    }
+
     /// There is a queue: what it delivers is what the path carries.
     fn leave_slow_start(&mut self, now: Time) {
         self.rounds = TRAIN_DOUBT_ROUNDS;
         let base = self.queue.base().unwrap_or(self.initial_rtt);
         let half = Span::from_nanos(base.as_nanos() / 2);
-        // RFC 5681, section 3.1, when nothing could be measured yet.
+        // When nothing could be measured yet: what this round has brought.
+        let acked = self.round.acked.max(self.round.acked_before) as f64;
+        let round = acked.max(2.0 * self.packet) / self.rtt().as_secs_f64();
+        // Without losses all of the window was through (RFC 5681, section 3.1).
         let window = self.start_window / base.as_secs_f64();
-        self.cruise_at(now, self.clock.rate(half).unwrap_or(window));
+        let unmeasured = if self.loses_much() { round } else { window };
+        self.cruise_at(now, self.clock.rate(half).unwrap_or(unmeasured));
     }
 }
 
@@ -405,8 +524,9 @@ impl Controller for Satellite {
         if !waiting {
             // The silence before a new flight was idleness.
             self.last_acked = packet.now;
+            self.last_frame = packet.now + self.rtt();
         } else if silent > BLACKOUT_ROUND_TRIPS * self.rtt().as_secs_f64()
-            && self.phase == Phase::Cruise
+            && self.queue.base().is_some()
         {
             let probes = self.blackout.map_or(0, |blackout| blackout.probes);
             if probes < MAX_BLACKOUT_PROBES {
@@ -428,6 +548,7 @@ impl Controller for Satellite {
             self.frame = (0, 0);
         }
         self.frame.0 += packet.bytes;
+        self.round.acked_packets += 1;
         self.round.acked += packet.bytes;
         let growth = match self.phase {
             Phase::Start if !self.train.is_out() => 1.0,
@@ -456,6 +577,15 @@ impl Controller for Satellite {
             self.hold(now);
             self.blackout_losses_until = now + self.rtt() + self.rtt();
         }
+        if now > self.last_frame {
+            let interval = now.since(self.last_frame).as_secs_f64();
+            if interval > (SILENCE * self.base()).max(MIN_RATE_INTERVAL.as_secs_f64()) {
+                self.silence_end = now;
+            }
+            let interval = interval.min(self.base());
+            self.ack_interval += 0.02 * (interval - self.ack_interval);
+        }
+        self.last_frame = now;
         self.queue.on_acks_done(now, self.rtt());
         let rtt = self.queue.base().unwrap_or(self.initial_rtt);
         self.clock.on_acks_done(now, end.app_limited, rtt);
@@ -469,12 +599,22 @@ impl Controller for Satellite {
             Phase::Start => {
                 if let Some(path) = self.remembered() {
                     self.rate = RESUME_SHARE * path.rate;
+                    self.resumed = true;
                 }
                 let smooth = self.queue.standing() < SMOOTH_ACKS;
                 if let Some(shown) = self.train.on_acks_done(now, smooth) {
                     match shown {
                         Some(capacity) => self.on_train(now, capacity),
-                        None => self.start_slow_start(),
+                        None => {
+                            // What the train has lost, it has lost as a burst.
+                            self.slow_start_from = self.last_sent;
+                            self.round = Round {
+                                started: self.last_sent,
+                                count: self.round.count + 1,
+                                ..Round::default()
+                            };
+                            self.start_slow_start();
+                        }
                     }
                 } else if !self.train.is_out() && self.is_full() {
                     self.leave_slow_start(now);
@@ -496,6 +636,10 @@ impl Controller for Satellite {
                 ..
             } if now.since(back).as_secs_f64() >= TRIAL_TIME * self.base() => {
                 if self.queue_is_long() {
+                    // Safe retreat (RFC 9959, section 4.4).
+                    if std::mem::take(&mut self.resumed) {
+                        self.memory.forget();
+                    }
                     let shown = self.clock.rate(now.since(back));
                     self.cruise_at(now, shown.unwrap_or(self.rate).min(self.rate));
                 } else {
@@ -512,11 +656,14 @@ impl Controller for Satellite {
 
     fn on_lost(&mut self, packet: Lost) {
         self.frame.1 += packet.bytes;
+        // What a long queue drops, the queue itself answers for.
+        self.round.lost_packets += u64::from(!self.queue_is_long());
         // A packet lost by the radio has used the transmitter. One that found the queue
         // full, that left in a blackout, or that is one of a whole burst has not.
         let congestion = self.queue_is_long()
             || matches!(self.phase, Phase::SlowStart { .. })
-            || self.round.loss > HIGH_LOSS
+            || self.round.loss > HIGH_LOSS.min(2.0 * self.losses.limit())
+            || self.losses.is_trying()
             || packet.now < self.blackout_losses_until
             || self.frame.1 > BURST * self.frame.0.max(1);
         self.round.lost += packet.bytes;
@@ -537,11 +684,19 @@ impl Controller for Satellite {
             Phase::SlowStart { .. } => self.loses_much(),
             _ => false,
         };
-        if event.persistent && matches!(self.phase, Phase::Start | Phase::SlowStart { .. }) {
-            self.rate = 0.0;
-            self.start_window = self.initial_window;
+        if event.persistent {
+            self.on_persistent_congestion(event.now);
         } else if starting {
             self.leave_slow_start(event.now);
+        }
+        let answered = (self.recovery_from).is_some_and(|from| event.sent <= from);
+        if event.marked && !answered && self.phase == Phase::Cruise {
+            self.recovery_from = Some(event.now);
+            if queue {
+                self.rate = (MARK_SHARE * self.rate).max(self.packet);
+                self.hold(event.now);
+            }
+            self.marked_target = (MARK_TARGET * self.marked_target).max(LEAST_MARKED_TARGET);
         }
     }
 
@@ -594,20 +749,27 @@ impl Satellite {
             && self.competitive.window() == 0.0
             && self.queue.standing() > limit;
         if long {
-            // The path carries less than it did. What the last quarter of a round trip (no
-            // gap between two satellites) delivered is believed for half a round trip; after that we have stopped
-            // sending, and what is delivered shows no more than that.
+            // The path carries less than it did. What the last quarter of a round trip (no gap
+            // between two satellites) delivered is believed for half a round trip; after that we
+            // have stopped sending, and what is delivered shows no more than that. Behind a
+            // silence packets may have been held: then only what has come since is believed.
             self.rounds = TRAIN_DOUBT_ROUNDS;
             let began = *self.rate_fall_since.get_or_insert(now);
             let half = Span::from_nanos(rtt.as_nanos() / 2);
             let quarter = Span::from_nanos(rtt.as_nanos() / 4).max(MIN_RATE_INTERVAL);
-            let quarter = if self.queue.is_noisy() {
-                quarter.max(half)
+            let silent = self.silence_end + rtt + half >= now && self.silence_end > Time::ZERO;
+            let (from, until, over) = if silent {
+                let half = half.max(MIN_RATE_INTERVAL);
+                (half, half + half, half)
+            } else if self.queue.is_noisy() {
+                (Span::ZERO, half, quarter.max(half))
             } else {
-                quarter
+                (Span::ZERO, half, quarter)
             };
-            if now.since(began) <= half
-                && let Some(recent) = self.clock.rate(quarter)
+            let since = now.since(began);
+            if since >= from
+                && since <= until
+                && let Some(recent) = self.clock.rate(over)
             {
                 self.rate = self.rate.min(recent).max(self.packet);
             }
@@ -618,6 +780,7 @@ impl Satellite {
         }
         if !app_limited
             && now >= self.hold_until
+            && !self.losses.is_trying()
             && let Some(rate) = self.clock.rate(rtt)
         {
             // Without a queue it was the sender that was slow: its timers were late.

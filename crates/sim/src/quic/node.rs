@@ -4,6 +4,7 @@
 //! bytes on a stream of its own, the gateway answers with so many and ends the stream.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,9 +15,6 @@ use noq_proto::{
 };
 
 use crate::REQUEST;
-
-/// Datagrams that one call may give: the pacer bounds them to 2 ms anyway.
-const BATCH: std::num::NonZeroUsize = std::num::NonZeroUsize::new(10).expect("ten is not zero");
 
 /// One end.
 pub(crate) struct Node {
@@ -192,11 +190,15 @@ impl Node {
         self.program.work(connection);
     }
 
-    /// The next datagrams to send: how they go, and their bytes.
-    pub(crate) fn poll_transmit(&mut self, now: Instant) -> Option<(Transmit, &[u8])> {
+    /// The next datagrams to send, `most` at most: how they go, and their bytes.
+    pub(crate) fn poll_transmit(
+        &mut self,
+        now: Instant,
+        most: NonZeroUsize,
+    ) -> Option<(Transmit, &[u8])> {
         let (_, connection) = self.connection.as_mut()?;
         self.buffer.clear();
-        let transmit = connection.poll_transmit(now, BATCH, &mut self.buffer)?;
+        let transmit = connection.poll_transmit(now, most, &mut self.buffer)?;
         let size = transmit.size;
         Some((transmit, &self.buffer[..size]))
     }

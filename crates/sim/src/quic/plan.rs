@@ -2,6 +2,7 @@
 
 use bentpipe_quic::ConnectionParameters;
 use bentpipe_units::{Bytes, Span};
+use bentpipe_vnet::host::HostSpec;
 
 use crate::plan::{COARSEST, Move, PlanError};
 
@@ -23,6 +24,8 @@ pub struct FlowPlan {
     /// Timers at both ends fire at multiples of this, as those of a real runtime do; zero
     /// for exact ones.
     pub granularity: Span,
+    /// The machines at both ends.
+    pub host: HostSpec,
 }
 
 impl FlowPlan {
@@ -36,6 +39,7 @@ impl FlowPlan {
             moves: Vec::new(),
             memory: None,
             granularity: Span::ZERO,
+            host: HostSpec::IDEAL,
         }
     }
 }
@@ -94,6 +98,9 @@ pub(crate) fn check(flows: &[FlowPlan], until: Span) -> Result<(), PlanError> {
                 value: plan.granularity,
             });
         }
+        plan.host
+            .check()
+            .map_err(|error| PlanError::Host { flow, error })?;
         plan.transport
             .settings
             .check()

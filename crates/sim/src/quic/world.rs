@@ -10,6 +10,7 @@ use bentpipe_cc::PathMemory;
 use bentpipe_link::Packet;
 use bentpipe_units::Time;
 use bentpipe_vnet::graph::{Datagram, Graph, HostId};
+use bentpipe_vnet::host::Host;
 use bentpipe_vnet::timer::{self, Turn, Turns};
 use noq_proto::{ClientConfig, NoneTokenLog, PathId, ServerConfig, ValidationTokenConfig, VarInt};
 
@@ -53,6 +54,10 @@ struct World<'a> {
     graph: Graph,
     hosts: Vec<HostId>,
     nodes: Vec<Node>,
+    /// On which the nodes run.
+    machines: Vec<Host>,
+    /// What has arrived and was not read yet.
+    unread: Vec<Vec<Datagram>>,
     node_at: Vec<Option<Time>>,
     flows: Vec<Flow>,
     transfers: Vec<TransferRecord>,
@@ -77,6 +82,9 @@ struct Flow {
     finished: bool,
 }
 
+/// Datagrams that wait to be read at most: the kernel's default of 212,992 bytes counts each
+/// with its overhead; a tunnel asks for some times that.
+const SOCKET_BUFFER: usize = 2_000;
 const GATEWAY: usize = 0;
 const TERMINAL: usize = 1;
 
@@ -127,6 +135,12 @@ impl<'a> World<'a> {
             hosts.push(graph.terminal(terminal_address(index, 0), &flow.path));
             clients.push(client);
         }
+        let machines = (0..nodes.len())
+            .map(|node| {
+                let seed = crate::seed_of(plan.seed, (2 << 32) + node as u64);
+                Host::new(flow_plans[node / 2].host, seed)
+            })
+            .collect();
         let mut world = Self {
             plan,
             flow_plans,
@@ -137,6 +151,8 @@ impl<'a> World<'a> {
             graph,
             hosts,
             node_at: vec![None; nodes.len()],
+            machines,
+            unread: vec![Vec::new(); nodes.len()],
             nodes,
             flows: Vec::new(),
             transfers: Vec::new(),
@@ -297,10 +313,16 @@ impl<'a> World<'a> {
     fn drive(&mut self, node: usize) {
         let now = self.instant(self.now);
         let index = node / 2;
+        let unread = std::mem::take(&mut self.unread[node]);
+        self.machines[node].spend(self.now, unread.len() as u64);
+        for datagram in unread {
+            self.read(node, datagram);
+        }
         self.nodes[node].advance(now);
+        let most = self.machines[node].batch();
         loop {
             let from = self.nodes[node].address;
-            let Some((transmit, bytes)) = self.nodes[node].poll_transmit(now) else {
+            let Some((transmit, bytes)) = self.nodes[node].poll_transmit(now, most) else {
                 break;
             };
             // Segmentation is undone before the link: each datagram is a packet.
@@ -319,6 +341,12 @@ impl<'a> World<'a> {
                 }
                 let datagram = datagram.with_ecn(transmit.ecn);
                 self.graph.handle_send(self.now, self.hosts[node], datagram);
+            }
+            let free_at = self.machines[node].spend(self.now, 1);
+            if free_at > self.now {
+                // The next one leaves when the processor has done with this one.
+                self.wake_node(node, free_at);
+                break;
             }
         }
         self.record(index);
@@ -383,10 +411,25 @@ impl<'a> World<'a> {
                 *count += 1;
                 *most = (*most).max(waited);
             }
-            let now = self.instant(self.now);
-            self.nodes[node].handle_datagram(now, datagram.from, datagram.ecn, datagram.payload);
-            self.drive(node);
+            if self.machines[node].is_ideal() {
+                self.read(node, datagram);
+                self.drive(node);
+                continue;
+            }
+            if self.unread[node].is_empty() {
+                let at = self.machines[node].arrival(self.now);
+                self.wake_node(node, at);
+            }
+            if self.unread[node].len() < SOCKET_BUFFER {
+                self.unread[node].push(datagram);
+            }
         }
+    }
+
+    /// The node's program reads a datagram.
+    fn read(&mut self, node: usize, datagram: Datagram) {
+        let now = self.instant(self.now);
+        self.nodes[node].handle_datagram(now, datagram.from, datagram.ecn, datagram.payload);
     }
 
     fn schedule_node(&mut self, node: usize) {
@@ -394,7 +437,14 @@ impl<'a> World<'a> {
             return;
         };
         let granularity = self.flow_plans[node / 2].granularity;
-        let at = timer::fires(self.time(at), self.now, granularity);
+        let mut at = timer::fires(self.time(at), self.now, granularity);
+        if !self.machines[node].is_ideal() {
+            at = self.machines[node].timer(at, self.now);
+        }
+        self.wake_node(node, at);
+    }
+
+    fn wake_node(&mut self, node: usize, at: Time) {
         if self.node_at[node].is_none_or(|set| at < set) {
             self.node_at[node] = Some(at);
             self.wake(at, Wake::Node(node));

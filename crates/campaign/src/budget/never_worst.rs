@@ -1,0 +1,207 @@
+//! Never the worst choice: a controller beside the others on [drawn links](super::draw).
+//!
+//! Each link carries one endless download with each controller. Of it count when 100 kB,
+//! 2 MB and 20 MB have arrived, what arrived in all, and the queue's 95th percentile. A
+//! cell is a link and a measure; its score is the controller's figure as a share of the
+//! best of the others', more than 1 where it is better than all of them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use bentpipe_cc::Choice;
+use bentpipe_sim::quic::{FlowPlan, Transfer};
+use bentpipe_sim::{LinkPlan, Nodes, Plan, Records};
+use bentpipe_units::{Rate, Span};
+use serde::{Deserialize, Serialize};
+
+use crate::progress::Progress;
+
+use super::draw::{Drawn, draw};
+use super::plans::{ENDLESS, transport};
+
+/// Those that a controller is held against.
+pub const OTHERS: [Choice; 3] = [Choice::Cubic, Choice::Bbr3, Choice::NewReno];
+/// Bytes whose arrival is timed.
+const MILESTONES: [u64; 3] = [100_000, 2_000_000, 20_000_000];
+/// Names of the measures of [`Run::measures`].
+pub const MEASURES: [&str; 4] = ["100 kB", "2 MB", "20 MB", "goodput"];
+
+/// What one download came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Which link of the set.
+    pub link: u64,
+    /// Whose.
+    pub controller: Choice,
+    /// Seconds to each milestone, where it was reached.
+    pub seconds: [Option<f64>; 3],
+    /// Mbit/s of payload.
+    pub goodput: f64,
+    /// 95th percentile of the waiting time, ms.
+    pub queue_p95_ms: f64,
+    /// Packets lost, of those sent.
+    pub lost: f64,
+}
+
+/// A controller on one link by one measure.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Cell {
+    /// Which link.
+    pub link: u64,
+    /// What is measured, an entry of [`MEASURES`].
+    pub measure: &'static str,
+    /// Share of the best of the others; above 1 it is better.
+    pub score: f64,
+    /// The best other.
+    pub best: Choice,
+}
+
+/// The plan of `drawn` for `controller`.
+pub fn plan(drawn: &Drawn, controller: Choice, seed: u64) -> Plan {
+    let rtt = drawn.scenario.satellite_rtt().max(Span::from_millis(10));
+    let mut transport = transport(controller, drawn.bits, rtt);
+    transport.rate = Rate::from_bits_per_second(drawn.bits.max(10_000_000));
+    let mut flow = FlowPlan::new(transport, vec![Transfer::now(ENDLESS)]);
+    flow.host = drawn.host;
+    Plan {
+        seed: seed ^ drawn.number,
+        links: vec![LinkPlan::of(&drawn.scenario)],
+        nodes: Nodes::Quic(vec![flow]),
+        until: Span::from_millis(1000 * drawn.seconds),
+        sample_every: Span::from_millis(5),
+    }
+}
+
+fn run(drawn: &Drawn, controller: Choice, seed: u64, base: Instant) -> Run {
+    let records = Records::of(&plan(drawn, controller, seed), base)
+        .expect("the plan of a drawn link can be carried out");
+    let mut waits: Vec<_> = (records.samples.iter())
+        .filter_map(|sample| sample.waited_ns)
+        .collect();
+    waits.sort_unstable();
+    let sent = records.flows.first().map_or(0, |flow| flow.sent);
+    let lost = records.flows.first().map_or(0, |flow| flow.lost);
+    let received = records.samples.last().map_or(0, |last| last.received);
+    Run {
+        link: drawn.number,
+        controller,
+        seconds: MILESTONES.map(|bytes| reached(&records, bytes)),
+        goodput: received as f64 * 8e-6 / drawn.seconds as f64,
+        queue_p95_ms: waits
+            .get(waits.len() * 95 / 100)
+            .map_or(0.0, |wait| *wait as f64 / 1e6),
+        lost: lost as f64 / sent.max(1) as f64,
+    }
+}
+
+fn reached(records: &Records, bytes: u64) -> Option<f64> {
+    let sample = records
+        .samples
+        .iter()
+        .find(|sample| sample.received >= bytes)?;
+    Some(sample.at_ns as f64 / 1e9)
+}
+
+/// Runs `links` links of the set `seed` with each of `controllers` that `known` does not have.
+pub fn runs(
+    seed: u64,
+    links: &[u64],
+    controllers: &[Choice],
+    known: Vec<Run>,
+    base: Instant,
+) -> Vec<Run> {
+    let mut jobs: Vec<_> = (links.iter())
+        .flat_map(|link| {
+            controllers
+                .iter()
+                .map(move |controller| (*link, *controller))
+        })
+        .filter(|(link, controller)| {
+            !(known.iter()).any(|run| run.link == *link && run.controller == *controller)
+        })
+        .collect();
+    // The long ones first, so that no core waits for the last.
+    jobs.sort_by_key(|(link, _)| std::cmp::Reverse(draw(seed, *link).bits));
+    let next = AtomicUsize::new(0);
+    let progress = Progress::new(jobs.len());
+    let results = Mutex::new((known, 0, progress));
+    let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(&(link, controller)) = jobs.get(next.fetch_add(1, Ordering::Relaxed))
+                {
+                    let run = run(&draw(seed, link), controller, seed, base);
+                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                    let (runs, done, progress) = &mut *results;
+                    runs.push(run);
+                    *done += 1;
+                    progress.show(*done);
+                }
+            });
+        }
+    });
+    let (mut runs, ..) = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    runs.sort_by_key(|run| (run.link, run.controller));
+    runs
+}
+
+/// The cells of `controller`, worst first.
+pub fn cells(runs: &[Run], controller: Choice) -> Vec<Cell> {
+    let mut links: BTreeMap<u64, Vec<&Run>> = BTreeMap::new();
+    for run in runs {
+        links.entry(run.link).or_default().push(run);
+    }
+    let mut cells = Vec::new();
+    for (link, runs) in links {
+        let Some(own) = runs.iter().find(|run| run.controller == controller) else {
+            continue;
+        };
+        for (index, measure) in MEASURES.into_iter().enumerate() {
+            // More is better: bytes per second to the milestone, or in all.
+            let figure = |run: &Run| match index {
+                3 => Some(run.goodput),
+                index => run.seconds[index].map(|seconds| 1.0 / seconds),
+            };
+            let best = (runs.iter())
+                .filter(|run| OTHERS.contains(&run.controller) && run.controller != controller)
+                .filter_map(|run| Some((figure(run)?, run.controller)))
+                .max_by(|one, other| one.0.total_cmp(&other.0));
+            let Some((best, by)) = best.filter(|(best, _)| *best > 0.0) else {
+                continue;
+            };
+            // What was not reached took longer than the run; at least its part of the way.
+            let ours =
+                figure(own).unwrap_or_else(|| own.goodput * 125e3 / MILESTONES[index] as f64);
+            cells.push(Cell {
+                link,
+                measure,
+                score: ours / best,
+                best: by,
+            });
+        }
+    }
+    cells.sort_by(|one, other| one.score.total_cmp(&other.score));
+    cells
+}
+
+/// On how many of how many links the 95th percentile of `controller`'s queue is at most CUBIC's;
+/// a millisecond more is the same.
+pub fn queues(runs: &[Run], controller: Choice) -> (usize, usize) {
+    let of = |link, controller| {
+        (runs.iter())
+            .find(|run: &&Run| run.link == link && run.controller == controller)
+            .map(|run| run.queue_p95_ms)
+    };
+    let pairs: Vec<_> = (runs.iter())
+        .filter(|run| run.controller == controller)
+        .filter_map(|run| Some((run.queue_p95_ms, of(run.link, Choice::Cubic)?)))
+        .collect();
+    let kept = pairs
+        .iter()
+        .filter(|(own, cubic)| *own <= cubic + 1.0)
+        .count();
+    (kept, pairs.len())
+}

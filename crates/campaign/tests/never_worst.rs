@@ -1,0 +1,35 @@
+//! The short form of `bentpipe sim never-worst`: slow links of one set, which take little time.
+
+use std::time::Instant;
+
+use bentpipe_campaign::budget::{draw, never_worst};
+use bentpipe_cc::Choice;
+
+/// On slow links nobody crawls, and nobody floods what has no room.
+#[test]
+fn slow_links_of_a_drawn_set_keep_most_of_the_best_goodput() {
+    const SEED: u64 = 1;
+    let links: Vec<_> = (0..40)
+        .filter(|link| draw::draw(SEED, *link).bits < 700_000)
+        .collect();
+    assert!(links.len() >= 5, "{links:?}");
+    let controllers = [Choice::Satellite, Choice::Cubic];
+    let runs = never_worst::runs(SEED, &links, &controllers, Vec::new(), Instant::now());
+    for cell in never_worst::cells(&runs, Choice::Satellite) {
+        let title = draw::draw(SEED, cell.link).title;
+        if cell.measure == "goodput" {
+            assert!(
+                cell.score >= 0.8,
+                "{:.3} of {} on {title}",
+                cell.score,
+                cell.best
+            );
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_figures() {
+    let figures = || never_worst::runs(1, &[0], &[Choice::Satellite], Vec::new(), Instant::now());
+    assert_eq!(figures(), figures());
+}
