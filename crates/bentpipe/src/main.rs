@@ -5,6 +5,7 @@ mod link;
 mod emulate;
 mod control;
 mod sim;
+mod trace;
 mod terminal;
 mod gateway;
 mod config;
@@ -31,6 +32,7 @@ enum Command {
     Link(link::Command),
     Emulate(Box<emulate::Command>),
     Sim(sim::Command),
+    Trace(trace::Command),
     Terminal(terminal::Command),
     Gateway(gateway::Command),
     Doctor(doctor::Command),
@@ -52,6 +54,7 @@ fn main() -> std::process::ExitCode {
         Command::Link(command) => link::run(command),
         Command::Emulate(command) => emulate::run(&command),
         Command::Sim(command) => sim::run(command),
+        Command::Trace(command) => trace::run(&command),
         Command::Terminal(command) => terminal::run(command),
         Command::Gateway(command) => gateway::run(command),
         Command::Doctor(command) => doctor::run(&command),
