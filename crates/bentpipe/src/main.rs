@@ -8,6 +8,7 @@ mod control;
 mod link_set;
 mod sim;
 mod schema;
+mod trace;
 mod terminal;
 mod gateway;
 mod status;
@@ -42,6 +43,7 @@ enum Command {
     Emulate(Box<emulate::Command>),
     Sim(sim::Command),
     Schema(schema::Command),
+    Trace(trace::Command),
     Terminal(terminal::Command),
     Gateway(gateway::Command),
     Status(status::Command),
@@ -59,6 +61,7 @@ fn main() -> std::process::ExitCode {
         Command::Emulate(command) => emulate::run(&command),
         Command::Sim(command) => sim::run(command),
         Command::Schema(command) => schema::run(&command),
+        Command::Trace(command) => trace::run(&command),
         Command::Terminal(command) => terminal::run(command),
         Command::Gateway(command) => gateway::run(command),
         Command::Status(command) => status::run(&command),

@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["bentpipe-units", "bentpipe-link"],
     ),
     ("bentpipe-cc", &["bentpipe-units"]),
+    ("bentpipe-trace", &[]),
     ("bentpipe-quic", &["bentpipe-units", "bentpipe-cc"]),
     (
         "bentpipe-vnet",

@@ -1,0 +1,25 @@
+//! Packet captures and qlogs as columns: QUIC decrypted, TCP by sequence number.
+//!
+//! A trace is read once, from front to back, and never held in memory. In the order in
+//! which its bytes are met:
+//!
+//! 1. [`capture`] takes pcap and pcapng apart, compressed or not;
+//! 2. [`ip`] finds the UDP datagram or TCP segment in a packet;
+//! 3. [`keylog`] has the secrets, from a file or from the capture itself;
+//! 4. [`quic`] attributes a datagram to its connection, decrypts its packets and reads
+//!    their frames; [`tcp`] does what can be done without keys;
+//! 5. [`rows`] is what comes out of both: a row a packet, and a row a stream frame;
+//! 6. [`parquet`] writes rows, [`summary`] says what the connections did.
+//!
+//! [`read`] joins them.
+
+pub mod capture;
+pub mod ip;
+pub mod keylog;
+pub mod quic;
+pub mod tcp;
+pub mod ranges;
+pub mod rows;
+pub mod parquet;
+pub mod summary;
+pub mod read;

@@ -1,0 +1,283 @@
+//! One connection: its ends, its keys, and how far its packet numbers have come.
+
+use std::net::SocketAddr;
+
+use super::bytes::Input;
+use super::header::{Id, Kind};
+use super::keys::{Keys, NextKeys, Suite};
+use crate::keylog::KeyLog;
+use crate::ranges::Ranges;
+
+/// Who sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Side {
+    /// Who began.
+    Client,
+    /// Who answered.
+    Server,
+}
+
+impl Side {
+    /// The other one.
+    #[must_use]
+    pub const fn peer(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        }
+    }
+}
+
+/// A packet number space (RFC 9000, section 12.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Space {
+    /// Of Initial packets.
+    Initial,
+    /// Of Handshake packets.
+    Handshake,
+    /// Of 0-RTT and 1-RTT packets.
+    Application,
+}
+
+impl Space {
+    /// That of packets of `kind`, which have numbers.
+    pub const fn of(kind: Kind) -> Option<Self> {
+        match kind {
+            Kind::Initial => Some(Self::Initial),
+            Kind::Handshake => Some(Self::Handshake),
+            Kind::ZeroRtt | Kind::OneRtt => Some(Self::Application),
+            Kind::Retry | Kind::VersionNegotiation => None,
+        }
+    }
+}
+
+/// One connection.
+pub struct Connection {
+    /// Its number in the trace, from 0 on.
+    pub number: u32,
+    /// Version of the packets at its beginning.
+    pub version: u32,
+    /// Where the client was first.
+    pub client: SocketAddr,
+    /// Where the server was first.
+    pub server: SocketAddr,
+    /// Destination of the client's first packet.
+    pub original_destination: Id,
+    /// Of its ClientHello, once that is known.
+    pub client_random: Option<[u8; 32]>,
+    /// Of its ServerHello, once that is known.
+    pub suite: Option<Suite>,
+    /// Whether the server sent a Retry.
+    pub retried: bool,
+    /// Whether the key log has secrets of it.
+    pub has_secrets: bool,
+    pub(super) client_half: Half,
+    pub(super) server_half: Half,
+    hellos: [Messages; 2],
+}
+
+/// What one side sends with.
+pub(super) struct Half {
+    pub initial: Keys,
+    pub zero_rtt: Option<Keys>,
+    pub handshake: Option<Keys>,
+    pub one_rtt: Option<OneRtt>,
+    /// Largest packet number so far, by space.
+    pub largest: [Option<u64>; 3],
+}
+
+/// 1-RTT keys through updates.
+pub(super) struct OneRtt {
+    pub keys: Keys,
+    pub next: NextKeys,
+    pub previous: Option<NextKeys>,
+    pub phase: bool,
+}
+
+impl OneRtt {
+    fn new(keys: Keys) -> Self {
+        Self {
+            next: keys.next(),
+            previous: None,
+            phase: false,
+            keys,
+        }
+    }
+
+    /// The other phase has begun.
+    pub fn update(&mut self) {
+        let next = self.keys.next();
+        self.previous = Some(self.keys.update(next));
+        self.next = self.keys.next();
+        self.phase = !self.phase;
+    }
+}
+
+impl Half {
+    fn new(initial: Keys) -> Self {
+        Self {
+            initial,
+            zero_rtt: None,
+            handshake: None,
+            one_rtt: None,
+            largest: [None; 3],
+        }
+    }
+}
+
+impl Connection {
+    pub(super) fn new(
+        number: u32,
+        version: u32,
+        destination: Id,
+        (client, server): (SocketAddr, SocketAddr),
+    ) -> Self {
+        let (from_client, from_server) = Keys::initial(version, destination.as_bytes());
+        Self {
+            number,
+            version,
+            client,
+            server,
+            original_destination: destination,
+            client_random: None,
+            suite: None,
+            retried: false,
+            has_secrets: false,
+            client_half: Half::new(from_client),
+            server_half: Half::new(from_server),
+            hellos: [Messages::default(), Messages::default()],
+        }
+    }
+
+    pub(super) fn half(&mut self, side: Side) -> &mut Half {
+        match side {
+            Side::Client => &mut self.client_half,
+            Side::Server => &mut self.server_half,
+        }
+    }
+
+    /// Initial packets are protected anew: after a Retry, or in another version.
+    pub(super) fn set_initial_keys(&mut self, version: u32, destination: Id) {
+        let (from_client, from_server) = Keys::initial(version, destination.as_bytes());
+        self.client_half.initial = from_client;
+        self.server_half.initial = from_server;
+        self.version = version;
+    }
+
+    /// Bytes of `side`'s Initial CRYPTO stream have come; whether that gave keys.
+    pub(super) fn on_initial_crypto(&mut self, side: Side, offset: u64, data: &[u8], log: &KeyLog) {
+        let messages = &mut self.hellos[side as usize];
+        messages.add(offset, data);
+        match side {
+            Side::Client if self.client_random.is_none() => {
+                self.client_random = client_random(messages.whole());
+            }
+            Side::Server if self.suite.is_none() => self.suite = suite(messages.whole()),
+            _ => return,
+        }
+        self.look_up(log);
+    }
+
+    /// Takes keys out of `log` where they are missing.
+    pub(super) fn look_up(&mut self, log: &KeyLog) {
+        let secrets = self.client_random.and_then(|random| log.get(&random));
+        let Some(secrets) = secrets else { return };
+        self.has_secrets = true;
+        let version = self.version;
+        if let (None, Some(secret)) = (&self.client_half.zero_rtt, &secrets.client_early) {
+            // The suite is that of the ticket; its hash tells most of it.
+            let guess = match secret.len() {
+                48 => Suite::Aes256Gcm,
+                _ => self.suite.unwrap_or(Suite::Aes128Gcm),
+            };
+            self.client_half.zero_rtt = Keys::new(guess, version, secret);
+        }
+        let Some(suite) = self.suite else { return };
+        let keys = |secret: &Option<Box<[u8]>>| Keys::new(suite, version, secret.as_deref()?);
+        for (half, handshake, application) in [
+            (
+                &mut self.client_half,
+                &secrets.client_handshake,
+                &secrets.client_application,
+            ),
+            (
+                &mut self.server_half,
+                &secrets.server_handshake,
+                &secrets.server_application,
+            ),
+        ] {
+            if half.handshake.is_none() {
+                half.handshake = keys(handshake);
+            }
+            if half.one_rtt.is_none() {
+                half.one_rtt = keys(application).map(OneRtt::new);
+            }
+        }
+    }
+}
+
+/// The first bytes of a CRYPTO stream, put in order.
+#[derive(Default)]
+struct Messages {
+    bytes: Vec<u8>,
+    seen: Ranges,
+}
+
+impl Messages {
+    /// A ClientHello with post-quantum keys has some 2 KiB; one with everything, 16.
+    const MOST: usize = 1 << 16;
+
+    fn add(&mut self, offset: u64, data: &[u8]) {
+        let Ok(start) = usize::try_from(offset) else {
+            return;
+        };
+        let end = start.saturating_add(data.len());
+        if end > Self::MOST {
+            return;
+        }
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        self.bytes[start..end].copy_from_slice(data);
+        self.seen.insert(offset, end as u64);
+    }
+
+    /// What has come without a gap.
+    fn whole(&self) -> &[u8] {
+        let end = usize::try_from(self.seen.contiguous()).unwrap_or(0);
+        &self.bytes[..end]
+    }
+}
+
+/// The random number of a ClientHello (RFC 8446, section 4.1.2).
+fn client_random(messages: &[u8]) -> Option<[u8; 32]> {
+    let mut input = Input(messages);
+    if input.u8()? != 1 {
+        return None;
+    }
+    input.u24()?;
+    input.u16()?;
+    input.take(32)?.try_into().ok()
+}
+
+/// The suite of a ServerHello (RFC 8446, section 4.1.3).
+fn suite(messages: &[u8]) -> Option<Suite> {
+    let mut input = Input(messages);
+    if input.u8()? != 2 {
+        return None;
+    }
+    input.u24()?;
+    input.u16()?;
+    input.take(32)?;
+    let session = input.u8()?;
+    input.take(session.into())?;
+    Suite::of(input.u16()?)
+}
