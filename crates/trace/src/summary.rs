@@ -34,9 +34,9 @@ pub struct ConnectionSummary {
     pub handshake_s: Option<f64>,
     /// Until the server's HANDSHAKE_DONE.
     pub confirmed_s: Option<f64>,
-    /// Until the first byte of a stream from the server.
+    /// Until the server's first byte of a stream that the client opened for both directions.
     pub first_byte_s: Option<f64>,
-    /// Until the last new byte of a stream from the server.
+    /// Until the server's last new byte of such a stream.
     pub last_byte_s: Option<f64>,
     /// Goodput of the server's stream bytes, bit/s.
     pub goodput: Goodput,
@@ -105,8 +105,8 @@ pub struct DirectionSummary {
     pub packets_per_ack: Option<f64>,
     /// DATA_BLOCKED and STREAM_DATA_BLOCKED frames: flow control held it back.
     pub blocked: u64,
-    /// Round trip of its packets to where they were seen and back, milliseconds: from a
-    /// packet to the first acknowledgement that has it as the largest.
+    /// From a packet to the first acknowledgement that has it as the largest, milliseconds:
+    /// the round trip from where both were seen to the receiver and back.
     pub rtt_ms: Option<Spread>,
     /// The longest time without a packet between its first and last stream bytes.
     pub longest_pause: Option<Pause>,
@@ -197,6 +197,9 @@ pub struct Piece {
 
 /// Sent packets that wait for their acknowledgement; older ones are forgotten.
 const MOST_UNACKNOWLEDGED: usize = 1 << 17;
+/// The kind of a stream in the last two bits of its ID (RFC 9000, section 2.1); TCP's one
+/// stream is 0.
+const CLIENT_BIDIRECTIONAL: u64 = 0;
 /// Seconds of a connection for which rates are kept.
 const MOST_SECONDS: u64 = 1 << 17;
 
@@ -473,8 +476,11 @@ impl Direction {
             self.summary.stream_bytes += new;
             self.summary.repeated_bytes += piece.repeated;
             if new > 0 {
-                self.first_byte.get_or_insert(seen.time_ns);
-                self.last_byte = Some(seen.time_ns);
+                // Requests and their answers; HTTP/3's control streams are others.
+                if piece.stream % 4 == CLIENT_BIDIRECTIONAL {
+                    self.first_byte.get_or_insert(seen.time_ns);
+                    self.last_byte = Some(seen.time_ns);
+                }
                 self.summary.late_bytes += if piece.late { new } else { 0 };
                 self.progress.add(seen.time_ns, self.summary.stream_bytes);
                 if second < MOST_SECONDS {

@@ -81,6 +81,8 @@ pub struct Connection {
     pub has_secrets: bool,
     pub(super) client_half: Half,
     pub(super) server_half: Half,
+    /// What Initial packets are protected with: the version, and the ID that the keys are from.
+    initial: (u32, Id),
     hellos: [Messages; 2],
 }
 
@@ -153,6 +155,7 @@ impl Connection {
             has_secrets: false,
             client_half: Half::new(from_client),
             server_half: Half::new(from_server),
+            initial: (version, destination),
             hellos: [Messages::default(), Messages::default()],
         }
     }
@@ -169,7 +172,19 @@ impl Connection {
         let (from_client, from_server) = Keys::initial(version, destination.as_bytes());
         self.client_half.initial = from_client;
         self.server_half.initial = from_server;
-        self.version = version;
+        self.initial = (version, destination);
+    }
+
+    /// A packet of `version` has come: another than the client began with where the two
+    /// have agreed on it (compatible version negotiation, RFC 9368).
+    pub(super) fn on_version(&mut self, side: Side, version: u32) {
+        let (current, destination) = self.initial;
+        if version != current {
+            self.set_initial_keys(version, destination);
+        }
+        if side == Side::Server {
+            self.version = version;
+        }
     }
 
     /// Bytes of `side`'s Initial CRYPTO stream have come; whether that gave keys.

@@ -96,7 +96,7 @@ pub fn is_long(first: u8) -> bool {
 }
 
 /// Reads the long header at the beginning of `datagram`; `None` if it is none of a version
-/// known here.
+/// known here. The fixed bit may be anything (RFC 9287).
 pub fn long(datagram: &[u8]) -> Option<Long<'_>> {
     let mut input = Input(datagram);
     let first = input.u8()?;
@@ -124,9 +124,6 @@ pub fn long(datagram: &[u8]) -> Option<Long<'_>> {
     };
     if matches!(kind, Kind::VersionNegotiation | Kind::Retry) {
         return Some(whole(datagram.len() - input.0.len()));
-    }
-    if first & 0x40 == 0 {
-        return None;
     }
     let token = match kind {
         Kind::Initial => input.string()?,

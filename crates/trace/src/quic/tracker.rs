@@ -136,7 +136,7 @@ impl Tracker {
         let mut last = None;
         while let Some(first) = rest.first() {
             // Zeros behind a packet are padding of the datagram, not a packet.
-            if place > 0 && *first & 0x40 == 0 && *first & 0x80 == 0 {
+            if place > 0 && rest.iter().all(|byte| *byte == 0) {
                 break;
             }
             let used = if header::is_long(*first) {
@@ -181,6 +181,7 @@ impl Tracker {
             }
             Kind::Retry | Kind::VersionNegotiation | Kind::OneRtt => {}
             Kind::Initial | Kind::ZeroRtt | Kind::Handshake => {
+                connection.on_version(side, head.version);
                 self.scratch.clear();
                 self.scratch.extend_from_slice(&rest[..head.len]);
                 packet = open_long(connection, side, &head, &mut self.scratch, rest);

@@ -1,0 +1,149 @@
+"""`bentpipe trace`: what it reads in a capture of somebody else's QUIC, beside what Wireshark's tshark reads."""
+
+import json
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from bentpipe_lab.net.process import Process
+from emulated import GATEWAY, bentpipe, emulated
+
+PORT = 4433
+SIZE = 2_000_000
+SCENARIO = """
+name = "lossy"
+[forward]
+rate = "20 Mbit/s"
+delay = "40 ms"
+loss = "1 %"
+queue = "100 kB"
+[return]
+rate = "2 Mbit/s"
+delay = "40 ms"
+queue = "30 kB"
+"""
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A capture of a lossy download by ngtcp2, with its keys in it."""
+    where = tmp_path_factory.mktemp("trace")
+    keys, capture = where / "keys.log", where / "download.pcapng"
+    (where / "files").mkdir()
+    (where / "files" / "file").write_bytes(bytes(range(256)) * (SIZE // 256))
+    with emulated(where, SCENARIO, ["--capture", capture, "--key-log", keys]) as link:
+        key, certificate = where / "key.pem", where / "certificate.pem"
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+             "-keyout", key, "-out", certificate, "-subj", "/CN=test"], check=True, capture_output=True,
+        )  # fmt: skip
+        serve = [
+            "/usr/sbin/gtlsserver",
+            "-q",
+            "-d",
+            str(where / "files"),
+            GATEWAY,
+            str(PORT),
+            str(key),
+            str(certificate),
+        ]
+        server = Process("server", link.gateway.command(serve), where)
+        fetch = ["env", f"SSLKEYLOGFILE={keys}", "gtlsclient", "-q", "--exit-on-all-streams-close", "--download",
+                 str(where), GATEWAY, str(PORT), f"https://{GATEWAY}/file"]  # fmt: skip
+        for _ in range(20):
+            subprocess.run(link.terminal.command(fetch), check=False, timeout=60, capture_output=True)
+            if (where / "file").exists():
+                break
+        server.stop()
+        link.end()
+    assert (where / "file").stat().st_size == (where / "files" / "file").stat().st_size
+    keys.rename(where / "kept.log")
+    return capture
+
+
+@pytest.fixture(scope="module")
+def read(captured: Path) -> dict[str, Any]:
+    """The summary, and where the tables are."""
+    out = captured.parent / "out"
+    done = bentpipe("trace", captured, "--out", out, "--json")
+    assert done.returncode == 0, done.stderr
+    return {"tables": out / captured.name, **json.loads(done.stdout)}
+
+
+def test_the_summary_has_the_whole_download_and_what_was_repeated(read: dict[str, Any]) -> None:
+    connection = max(read["connections"], key=lambda each: each["server_sent"]["stream_bytes"])
+    sent = connection["server_sent"]
+    size = (SIZE // 256) * 256
+    assert size <= sent["stream_bytes"] <= size + 10_000
+    assert 0 < sent["repeated_bytes"] < size
+    assert connection["undecrypted"] == {}
+    # 80 ms there and back: the handshake takes one, the first byte of the answer another.
+    assert 0.080 <= connection["handshake_s"] < 0.2
+    assert connection["handshake_s"] < connection["first_byte_s"] < connection["last_byte_s"]
+    # The emulator captures a packet first where it enters: an acknowledgement at the other end.
+    assert 40 <= sent["rtt_ms"]["least"] < 60
+    assert connection["goodput"]["request_bit_s"] < 20e6
+
+
+def test_packet_numbers_and_stream_offsets_agree_with_tshark(captured: Path, tmp_path: Path) -> None:
+    # tshark takes the packets of all interfaces for one sequence: it is given those where packets enter.
+    enter, keys = tmp_path / "enter.pcapng", captured.parent / "kept.log"
+    where = 'frame.interface_name == "satellite forward in" or frame.interface_name == "satellite return in"'
+    subprocess.run(["tshark", "-r", captured, "-Y", where, "-w", enter], check=True, capture_output=True)
+    assert bentpipe("trace", enter, "--keys", keys, "--out", tmp_path / "out").returncode == 0
+    tables = tmp_path / "out" / enter.name
+    fields = ["frame.number", "quic.packet_number", "quic.stream.offset"]
+    done = subprocess.run(
+        ["tshark", "-r", enter, "-o", f"tls.keylog_file:{keys}", "-d", f"udp.port=={PORT},quic", "-Y", "quic and not icmp", "-T", "fields",
+         *(part for field in fields for part in ("-e", field))],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    theirs = {}
+    for line in done.stdout.splitlines():
+        number, packets, offsets = line.split("\t")
+        split = [int(each) for each in packets.split(",") if each]
+        theirs[int(number)] = (split, sorted(int(each) for each in offsets.split(",") if each and int(each)))
+    ours: dict[int, list[int]] = defaultdict(list)
+    for row in pl.read_parquet(tables / "packets.parquet", columns=["frame", "number"]).iter_rows(named=True):
+        ours[row["frame"]].append(row["number"])
+    offsets_of: dict[int, list[int]] = defaultdict(list)
+    for row in pl.read_parquet(tables / "streams.parquet", columns=["frame", "offset"]).iter_rows(named=True):
+        if row["offset"]:
+            offsets_of[row["frame"]].append(row["offset"])
+    assert len(theirs) > 1000
+    assert {frame: (numbers, sorted(offsets_of[frame])) for frame, numbers in ours.items()} == theirs
+
+
+def test_another_runs_keys_are_told_and_what_can_be_read_is_read(captured: Path, tmp_path: Path) -> None:
+    keys = tmp_path / "other.log"
+    keys.write_text(f"CLIENT_TRAFFIC_SECRET_0 {'ab' * 32} {'cd' * 32}\n")
+    done = bentpipe("trace", captured, "--keys", keys, "--out", tmp_path, "--json")
+    assert done.returncode == 0, done.stderr
+    connection = max(json.loads(done.stdout)["connections"], key=lambda each: each["server_sent"]["bytes"])
+    assert "the key log has no secrets of this connection" in connection["undecrypted"]
+    keys.write_text("these are no keys\n")
+    done = bentpipe("trace", captured, "--keys", keys, "--out", tmp_path)
+    assert done.returncode == 2
+    assert "no secrets in it" in done.stderr
+
+
+def test_a_truncated_capture_is_read_up_to_where_it_ends(captured: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.pcapng"
+    cut.write_bytes(captured.read_bytes()[:500_001])
+    done = bentpipe("trace", cut, "--out", tmp_path / "out", "--json")
+    assert done.returncode == 1
+    summary = json.loads(done.stdout)
+    assert "truncated at byte" in summary["damage"]
+    assert summary["packets"] > 100
+    assert pl.read_parquet(tmp_path / "out" / "cut.pcapng" / "packets.parquet").height > 100
+
+
+def test_what_is_no_capture_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("hello")
+    done = bentpipe("trace", tmp_path / "x", "--out", tmp_path)
+    assert done.returncode == 2
+    assert "no capture" in done.stderr
