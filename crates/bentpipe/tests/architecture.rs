@@ -1,7 +1,7 @@
 //! The house's rules, asked of Cargo: arrows point one way, and the pure crates
 //! cannot reach a clock, a random source or a socket.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Each crate with the workspace's crates that it may build on.
@@ -216,4 +216,110 @@ fn rust_files(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
         }
     }
     files
+}
+
+/// A file by its place in its crate's modules.
+type Module = Vec<String>;
+
+/// The modules of a crate with the text of their files, tests and comments left out.
+fn modules(root: &std::path::Path) -> BTreeMap<Module, String> {
+    let mut modules = BTreeMap::new();
+    for file in rust_files(root) {
+        let inside = file.strip_prefix(root).expect("a file of the crate");
+        let mut module: Module = (inside.with_extension("").iter())
+            .map(|part| part.to_string_lossy().into_owned())
+            .collect();
+        if ["mod", "lib", "main"].contains(&module[module.len() - 1].as_str()) {
+            module.pop();
+        }
+        let text = std::fs::read_to_string(&file).expect("a source file");
+        let code = text.split("#[cfg(test)]").next().unwrap_or("");
+        let lines = code.lines().filter_map(|line| line.split("//").next());
+        modules.insert(module, lines.collect::<Vec<_>>().join(" "));
+    }
+    modules
+}
+
+/// The paths that a `use` of `tree` brings in.
+fn imports(tree: &str, prefix: &[&str], found: &mut Vec<Module>) {
+    let (path, group) = match tree.split_once('{') {
+        Some((path, rest)) => (path, rest.rfind('}').map(|end| &rest[..end])),
+        None => (tree, None),
+    };
+    let parts = path.split("::").map(str::trim);
+    let parts = parts.filter(|part| !part.is_empty());
+    let all: Vec<_> = prefix.iter().copied().chain(parts).collect();
+    let Some(group) = group else {
+        found.push(all.iter().map(|part| (*part).to_owned()).collect());
+        return;
+    };
+    let (mut depth, mut begin) = (0, 0);
+    for (at, letter) in group.char_indices().chain([(group.len(), ',')]) {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                let part = group[begin..at].trim();
+                if !part.is_empty() {
+                    imports(part, &all, found);
+                }
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Which other files of its crate a module names; what lies below it is its own.
+fn names(module: &Module, code: &str, modules: &BTreeMap<Module, String>) -> BTreeSet<Module> {
+    let mut found = Vec::new();
+    for tree in code.split("use ").skip(1) {
+        imports(tree.split(';').next().unwrap_or(""), &[], &mut found);
+    }
+    let absolute = found.into_iter().filter_map(|path| {
+        let ups = path.iter().take_while(|part| *part == "super").count();
+        match path.first()?.as_str() {
+            "crate" => Some(path[1..].to_vec()),
+            "self" => Some([module, &path[1..]].concat()),
+            "super" => Some([module.get(..module.len().checked_sub(ups)?)?, &path[ups..]].concat()),
+            _ => None,
+        }
+    });
+    absolute
+        .filter_map(|path| {
+            (1..=path.len())
+                .rev()
+                .map(|len| path[..len].to_vec())
+                .find(|path| modules.contains_key(path))
+        })
+        .filter(|other| !other.starts_with(module))
+        .collect()
+}
+
+#[test]
+fn no_file_needs_itself_through_others() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    for entry in std::fs::read_dir(root).expect("crates").flatten() {
+        let modules = modules(&entry.path().join("src"));
+        let edges: BTreeMap<_, _> = (modules.iter())
+            .map(|(module, code)| (module, names(module, code, &modules)))
+            .collect();
+        for module in modules.keys() {
+            let (mut reached, mut next) = (BTreeSet::new(), vec![module]);
+            while let Some(at) = next.pop() {
+                for other in &edges[at] {
+                    assert_ne!(
+                        other,
+                        module,
+                        "{}: a circle of imports through {}",
+                        entry.path().display(),
+                        module.join("/")
+                    );
+                    if reached.insert(other) {
+                        next.push(other);
+                    }
+                }
+            }
+        }
+    }
 }

@@ -17,9 +17,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::progress::Progress;
-use crate::study::{Kind, Study};
+use crate::study::Study;
 use crate::sweep::Axes;
-use crate::table::{self, Line};
+use crate::table::{self, Kind, Line};
 use crate::write;
 
 /// How often the summary is brought up to date.

@@ -13,7 +13,7 @@ use toml::de::DeTable;
 use crate::plan::PlanFile;
 use crate::problem::Problem;
 use crate::sweep::{Axes, Point};
-use crate::table::{Figures, Line};
+use crate::table::{Figures, Kind, Line};
 use crate::tunnel::TunnelFile;
 
 /// One point of a plan.
@@ -36,9 +36,6 @@ pub fn schema(file: &DeTable<'_>) -> &'static Value {
 fn is_tunnel(file: &DeTable<'_>) -> bool {
     file.contains_key("through")
 }
-
-/// The flows of one kind in one run.
-pub type Kind = Vec<Figures>;
 
 impl Study {
     /// Reads and checks `point` of the plan `text`, which lies in the directory `beside`.

@@ -11,6 +11,9 @@ use serde::Serialize;
 use crate::plan::PlanFile;
 use crate::sweep::Axes;
 
+/// The flows of one kind in one run.
+pub type Kind = Vec<Figures>;
+
 /// What the table needs of one run; of its first flow where nothing else is said.
 #[derive(Debug, Clone)]
 pub struct Figures {

@@ -15,9 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::change::ChangeFile;
 use crate::plan::{MoveFile, problem, resolve};
 use crate::problem::Problem;
-use crate::study::Kind;
 use crate::sweep::Point;
-use crate::table::Figures;
+use crate::table::{Figures, Kind};
 
 /// Terminals alike that share one link, and what their applications do.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
