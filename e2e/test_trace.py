@@ -98,7 +98,8 @@ def test_packet_numbers_and_stream_offsets_agree_with_tshark(captured: Path, tmp
     tables = tmp_path / "out" / enter.name
     fields = ["frame.number", "quic.packet_number", "quic.stream.offset"]
     done = subprocess.run(
-        ["tshark", "-r", enter, "-o", f"tls.keylog_file:{keys}", "-d", f"udp.port=={PORT},quic", "-Y", "quic and not icmp", "-T", "fields",
+        ["tshark", "-r", enter, "-o", f"tls.keylog_file:{keys}", "-d", f"udp.port=={PORT},quic",
+         "-Y", "quic and not icmp", "-T", "fields",
          *(part for field in fields for part in ("-e", field))],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
