@@ -77,10 +77,28 @@ fn what_comes_behind_a_missing_frame_waits_for_more_than_resequence_says() {
         let row = |d: &Departure<Probe>| (d.packet.number, moment(d.at) / 20 - 1);
         out.iter().map(row).collect()
     };
-    let at_once = [(0, 0), (1, 1), (3, 3), (4, 4), (5, 5), (6, 6), (7, 7), (8, 8)];
+    let at_once = [
+        (0, 0),
+        (1, 1),
+        (3, 3),
+        (4, 4),
+        (5, 5),
+        (6, 6),
+        (7, 7),
+        (8, 8),
+    ];
     assert_eq!(came("", 9), at_once);
     // The sixth frame behind it is one too many, and all go on.
-    let held = [(0, 0), (1, 1), (3, 8), (4, 8), (5, 8), (6, 8), (7, 8), (8, 8)];
+    let held = [
+        (0, 0),
+        (1, 1),
+        (3, 8),
+        (4, 8),
+        (5, 8),
+        (6, 8),
+        (7, 8),
+        (8, 8),
+    ];
     assert_eq!(came("resequence = 5", 9), held);
     let then = came("resequence = 5", 11);
     assert_eq!(then[8..], [(9, 9), (10, 10)]);
