@@ -72,7 +72,7 @@ fn what_comes_behind_a_missing_frame_waits_for_more_than_resequence_says() {
         ));
         let (link, out) = run(&spec, 1, false, &every(20_000, packets), seconds(1));
         assert_eq!(link.counters().dropped.of(Cause::Loss), 1);
-        assert_eq!(link.held() as usize + out.len() + 1, packets);
+        assert_eq!(link.held() + out.len() as u64 + 1, packets as u64);
         let moment = |at: Time| at.as_nanos() / 1_000_000;
         let row = |d: &Departure<Probe>| (d.packet.number, moment(d.at) / 20 - 1);
         out.iter().map(row).collect()
