@@ -1,13 +1,12 @@
 """DNS through the tunnel: `dig` asks the terminal, and a real name server behind the gateway answers."""
 
-import json
 import re
 import socket
 import struct
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,8 +91,9 @@ def server(tunnel: Bentpipe) -> Iterator[Process]:
         yield process
 
 
+@pytest.mark.usefixtures("server")
 @pytest.mark.parametrize("transport", ["+notcp", "+tcp"])
-def test_names_of_all_kinds(tunnel: Bentpipe, server: Process, transport: str) -> None:
+def test_names_of_all_kinds(tunnel: Bentpipe, transport: str) -> None:
     assert dig(tunnel.path, transport, "www.lab.example").data == [SERVER4]
     assert dig(tunnel.path, transport, "www.lab.example", "AAAA").data == [SERVER6]
     assert dig(tunnel.path, transport, "alias.lab.example").data == ["www.lab.example.", SERVER4]
@@ -114,20 +114,23 @@ def test_the_second_time_the_name_server_is_not_asked(tunnel: Bentpipe, server: 
     assert questions(server, "www.lab.example") == before
 
 
-def test_an_answer_too_long_for_a_datagram_comes_over_tcp(tunnel: Bentpipe, server: Process) -> None:
+@pytest.mark.usefixtures("server")
+def test_an_answer_too_long_for_a_datagram_comes_over_tcp(tunnel: Bentpipe) -> None:
     truncated = dig(tunnel.path, "+ignore", "long.lab.example", "TXT")
     assert "tc" in truncated.flags
     assert len(dig(tunnel.path, "long.lab.example", "TXT").records) == 40
 
 
-def test_a_private_address_is_refused(tunnel: Bentpipe, server: Process) -> None:
+@pytest.mark.usefixtures("server")
+def test_a_private_address_is_refused(tunnel: Bentpipe) -> None:
     answer = dig(tunnel.path, "inside.lab.example")
     assert answer.status == "REFUSED"
     assert "EDE: 15" in answer.text
     assert "private address" in answer.text
 
 
-def test_what_is_no_question_is_told_so(tunnel: Bentpipe, server: Process) -> None:
+@pytest.mark.usefixtures("server")
+def test_what_is_no_question_is_told_so(tunnel: Bentpipe) -> None:
     with tunnel.path.client.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.settimeout(PATIENCE_S)
         client.connect(RESOLVER)
@@ -140,7 +143,8 @@ def test_what_is_no_question_is_told_so(tunnel: Bentpipe, server: Process) -> No
     assert (identifier, flags & 0xF) == (2, 1), "FORMERR"
 
 
-def test_many_questions_on_one_connection(tunnel: Bentpipe, server: Process) -> None:
+@pytest.mark.usefixtures("server")
+def test_many_questions_on_one_connection(tunnel: Bentpipe) -> None:
     def question(identifier: int) -> bytes:
         message = struct.pack("!6H", identifier, 0x0100, 1, 0, 0, 0) + b"\x03www\x03lab\x07example\x00\x00\x01\x00\x01"
         return struct.pack("!H", len(message)) + message
@@ -156,18 +160,18 @@ def test_many_questions_on_one_connection(tunnel: Bentpipe, server: Process) -> 
         assert replies.read() == b""
 
 
-def test_others_may_not_ask(tunnel: Bentpipe, server: Process) -> None:
+@pytest.mark.usefixtures("server")
+def test_others_may_not_ask(tunnel: Bentpipe) -> None:
     with tunnel.path.gateway.socket() as stranger:
         stranger.settimeout(PATIENCE_S)
         stranger.connect(RESOLVER)
         stranger.sendall(b"\x00\x11" + bytes(17))
-        try:
+        with suppress(ConnectionResetError):
             assert stranger.recv(1) == b""
-        except ConnectionResetError:
-            pass
 
 
-def test_status_counts_questions(tunnel: Bentpipe, server: Process) -> None:
+@pytest.mark.usefixtures("server")
+def test_status_counts_questions(tunnel: Bentpipe) -> None:
     before = status(tunnel.terminal_config)["dns"]
     dig(tunnel.path, "www.lab.example")
     dig(tunnel.path, "www.lab.example")
@@ -202,4 +206,3 @@ def test_a_page_by_name(tunnel: Bentpipe, tmp_path: Path) -> None:
     )  # fmt: skip
     eventually(lambda: fetch.exit_code is not None, "the transfer ends")
     assert fetch.exit_code == 0, fetch.tail()
-    assert json.dumps(status(tunnel.terminal_config)["dns"])
