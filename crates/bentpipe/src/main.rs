@@ -9,6 +9,7 @@ mod link_set;
 mod sim;
 mod schema;
 mod trace;
+mod perf;
 mod terminal;
 mod gateway;
 mod status;
@@ -44,6 +45,8 @@ enum Command {
     Sim(sim::Command),
     Schema(schema::Command),
     Trace(trace::Command),
+    #[command(subcommand)]
+    Perf(perf::Command),
     Terminal(terminal::Command),
     Gateway(gateway::Command),
     Status(status::Command),
@@ -62,6 +65,7 @@ fn main() -> std::process::ExitCode {
         Command::Sim(command) => sim::run(command),
         Command::Schema(command) => schema::run(&command),
         Command::Trace(command) => trace::run(&command),
+        Command::Perf(command) => perf::run(command),
         Command::Terminal(command) => terminal::run(command),
         Command::Gateway(command) => gateway::run(command),
         Command::Status(command) => status::run(&command),
