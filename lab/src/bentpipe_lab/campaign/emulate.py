@@ -5,6 +5,7 @@ cleans up after itself, however its owner ends. It reads a unit as JSON from sta
 for each run that is done; `execute` starts it and keeps what it prints.
 """
 
+import base64
 import json
 import os
 import select
@@ -17,6 +18,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -60,6 +62,7 @@ def execute(unit: Unit, store: Store, stop: threading.Event) -> list[dict[str, A
                     PROVENANCE: json.dumps(line["provenance"], indent=1) + "\n",
                     "scenario.toml": unit.points[run.point]["scenario"],
                     "objects.json": json.dumps(line["objects"]) + "\n",
+                    **{name: base64.b64decode(content) for name, content in line["files"].items()},
                 }
                 store.put(run, {name: text for name, text in files.items() if text})
             results.append(line["result"])
@@ -160,8 +163,9 @@ def _measure(unit: Unit, run: Run, path: Topology, evidence: Mapping[str, Any]) 
     for attempt in attempts:
         began = time.time()
         path.certify_interval()
-        with _limited(essence["limit_s"]) as limit:
-            outcome = limit.outcome(lambda: WORKLOADS[essence["workload"]].run(path))
+        workload, limit_s = WORKLOADS[essence["workload"]], essence["limit_s"]
+        with _limited(limit_s + workload.beside_s) as limit:
+            outcome = limit.outcome(partial(workload.run_with, path, essence["options"], limit_s))
         certificate = path.certify_interval()
         if certificate is not None and not certificate.valid and outcome.verdict is Verdict.OK:
             outcome = replace(outcome, verdict=Verdict.EMULATOR_LATE, detail="; ".join(certificate.reasons))
@@ -217,11 +221,13 @@ def _print(
         "seconds": outcome.seconds,
         "bytes_received": outcome.bytes_received,
         "bound_s": unit.points[run.point]["bound_s"],
+        **({"figures": outcome.figures} if outcome.figures else {}),
     }
     line = {
         "result": result,
         "samples": [{"at_s": at, "received_bytes": count} for at, count in outcome.curve],
         "objects": outcome.objects,
+        "files": {name: base64.b64encode(content).decode() for name, content in outcome.files.items()},
         "provenance": provenance.of_run(
             began, time.time(), [sys.executable, "-m", "bentpipe_lab.campaign.emulate"],
             evidence=evidence, lateness=lateness, settings=unit.points[run.point]["settings"],

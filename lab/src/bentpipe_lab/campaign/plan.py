@@ -16,7 +16,7 @@ from bentpipe_lab.workloads import WORKLOADS
 
 VIRTUAL, REAL = "virtual", "real"
 CLOCKS = (VIRTUAL, REAL)
-PLAIN_AXES = ("scenario", "system", "workload", "controller", "initial_window", "tcp_controller")
+PLAIN_AXES = ("scenario", "system", "workload", "controller", "initial_window", "tcp_controller", "limit")
 FIELD_AXES = ("scenario.", "transport.")
 """Any field of the scenario, and any of the [transport] table of both ends."""
 KEYS = (
@@ -24,6 +24,8 @@ KEYS = (
     "axes", "case",
 )  # fmt: skip
 MOST_RUNS = 1_000_000
+MOST_LIMIT_S = 3600.0
+"""No run takes longer, however large its bound is: a link that loses everything has one without end."""
 _WINDOW = re.compile(r"^([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)$")
 
 
@@ -158,8 +160,13 @@ def _flat(given: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 
 
 def _known(axis: str, its_values: Sequence[Value]) -> None:
-    if axis not in PLAIN_AXES and not axis.startswith(FIELD_AXES):
-        known = dict.fromkeys([*PLAIN_AXES, *(f"{prefix}FIELD" for prefix in FIELD_AXES)])
+    takers = [workload for workload in WORKLOADS if axis in workload.options]
+    for workload in takers:
+        for value in its_values:
+            workload.check_option(axis, value)
+    if axis not in PLAIN_AXES and not axis.startswith(FIELD_AXES) and not takers:
+        options = [option for workload in WORKLOADS for option in workload.options]
+        known = dict.fromkeys([*PLAIN_AXES, *options, *(f"{prefix}FIELD" for prefix in FIELD_AXES)])
         raise PlanError(str(unknown("axis", axis, known)))
     match axis:
         case "system":
@@ -171,6 +178,18 @@ def _known(axis: str, its_values: Sequence[Value]) -> None:
         case "initial_window":
             for value in its_values:
                 _whole("axes.initial_window", value, 1, 100_000)
+        case "limit":
+            for value in its_values:
+                limit_s(value)
+
+
+def limit_s(text: Value) -> float:
+    """Seconds of an axis `limit`: how long a run may take, whatever its bound is."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|min)", str(text))
+    seconds = 0.0 if match is None else float(match[1]) * (60 if match[2] == "min" else 1)
+    if not 0 < seconds <= MOST_LIMIT_S:
+        raise PlanError(f'axes.limit = {text!r}: give a time up to {MOST_LIMIT_S:.0f} s, like "120 s"')
+    return seconds
 
 
 def _cases(given: Any, axes: Mapping[str, Sequence[Value]]) -> list[Case]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import tomli_w
 
-from bentpipe_lab.campaign.plan import REAL, VIRTUAL, Case, Plan, scenario_file
+from bentpipe_lab.campaign.plan import MOST_LIMIT_S, REAL, VIRTUAL, Case, Plan, limit_s, scenario_file
 from bentpipe_lab.campaign.ranges import Value
 from bentpipe_lab.errors import LabError, PlanError, UnsupportedError
 from bentpipe_lab.net.link import Link, explain
@@ -24,8 +24,6 @@ from bentpipe_lab.systems.contract import Settings, Simulation
 from bentpipe_lab.workloads import WORKLOADS
 
 SETTING_AXES = ("controller", "initial_window")
-MOST_LIMIT_S = 3600.0
-"""No run takes longer, however large its bound is: a link that loses everything has one without end."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +47,8 @@ class Point:
     """A run may take so long."""
     simulation: Mapping[str, Any] | None = None
     """The simulator's plan, in virtual time."""
+    options: Mapping[str, Value] = field(default_factory=dict)
+    """The axes that are the workload's own."""
 
     @property
     def id(self) -> str:
@@ -87,7 +87,9 @@ def expand(plan: Plan) -> Expansion:
             if missing:
                 notes[f"left out: {missing}"] = None
                 continue
-            applying = {name: value for name, value in axes.items() if _applies(name, system.name, clock)}
+            applying = {
+                name: value for name, value in axes.items() if _applies(name, system.name, workload.name, clock)
+            }
             if len(applying) < len(axes):
                 gone = ", ".join(name for name in axes if name not in applying)
                 notes[f"{gone}: not of {system.name} in {clock} time, whose points have none"] = None
@@ -110,16 +112,23 @@ def _reach_somebody(plan: Plan) -> None:
     """Refuse an axis that no system of the plan has."""
     systems = {str(value) for value in plan.axes.get("system", ())}
     systems |= {str(case.axes["system"]) for case in plan.cases if "system" in case.axes}
+    workloads = {str(value) for value in plan.axes.get("workload", ())}
+    workloads |= {str(case.axes["workload"]) for case in plan.cases if "workload" in case.axes}
     names = {*plan.axes, *(name for case in plan.cases for name in case.axes)}
     for name in names:
-        if not any(_applies(name, system, clock) for system in systems for clock in plan.clocks):
+        if not any(
+            _applies(name, system, workload, clock)
+            for system in systems for workload in workloads for clock in plan.clocks
+        ):  # fmt: skip
             raise PlanError(
-                f"axes contradict each other: {name} is set, but {', '.join(sorted(systems))} in"
-                f" {' and '.join(plan.clocks)} time has none"
+                f"axes contradict each other: {name} is set, but {', '.join(sorted(systems))} with"
+                f" {', '.join(sorted(workloads))} in {' and '.join(plan.clocks)} time has none"
             )
 
 
-def _applies(axis: str, system: str, clock: str) -> bool:
+def _applies(axis: str, system: str, workload: str, clock: str) -> bool:
+    if any(axis in each.options for each in WORKLOADS):
+        return axis in WORKLOADS[workload].options
     if axis in SETTING_AXES or axis.startswith("transport."):
         return SYSTEMS[system].takes_settings
     return axis != "tcp_controller" or clock == REAL
@@ -149,19 +158,31 @@ def _point(plan: Plan, clock: str, axes: Mapping[str, Value]) -> Point:
         fields={name.partition(".")[2]: axes[name] for name in axes if name.startswith("transport.")},
     )
     bound_s = workload.bound_s(link)
-    limit_s = min(plan.timeout * bound_s, MOST_LIMIT_S)
+    limit = limit_s(axes["limit"]) if "limit" in axes else min(plan.timeout * bound_s, MOST_LIMIT_S)
+    options = {name: axes[name] for name in workload.options if name in axes}
     simulation = None
     if clock == VIRTUAL:
         assert workload.transfer is not None
         table = tomllib.loads(scenario)
-        request = Simulation(table, link, workload.transfer, settings, limit_s, plan.sample_every)
+        request = Simulation(table, link, workload.transfer, settings, limit, plan.sample_every)
         try:
             simulation = system.simulation(request)
         except UnsupportedError as error:
             raise PlanError(f"axes contradict each other: {error}") from error
     tcp = str(axes["tcp_controller"]) if "tcp_controller" in axes else None
     return Point(
-        clock, dict(axes), scenario, system.name, workload.name, settings, tcp, link, bound_s, limit_s, simulation
+        clock,
+        dict(axes),
+        scenario,
+        system.name,
+        workload.name,
+        settings,
+        tcp,
+        link,
+        bound_s,
+        limit,
+        simulation,
+        options,
     )
 
 

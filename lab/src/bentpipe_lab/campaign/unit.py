@@ -69,6 +69,7 @@ def _essence(point: Point) -> dict[str, Any]:
                 "scenario": point.scenario_toml,
                 "settings": asdict(point.settings),
                 "tcp_controller": point.tcp_controller,
+                "options": dict(point.options),
             }
         ),
     }

@@ -23,6 +23,10 @@ class Outcome:
     """Of a download: (time, bytes received until then)."""
     objects: list[dict[str, Any]] = field(default_factory=list)
     """Of a page: path, size, and when the object was requested, began to arrive and was complete."""
+    figures: dict[str, float | str | None] = field(default_factory=dict)
+    """What else was measured, by name, with the unit in the name."""
+    files: dict[str, bytes] = field(default_factory=dict)
+    """Evidence, by file name."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,9 @@ class Sample:
 
     def to_json(self) -> str:
         """The line, without its end."""
-        return json.dumps({"schema": SCHEMA, **asdict(self)}, separators=(",", ":"))
+        fields = asdict(self)
+        fields["outcome"].pop("files")  # evidence lies in files of its own
+        return json.dumps({"schema": SCHEMA, **fields}, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, line: str) -> Self:

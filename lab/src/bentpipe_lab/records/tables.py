@@ -1,7 +1,7 @@
 """A campaign's runs and samples as tables: one Parquet file of each, from the runs' directories."""
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from bentpipe_lab.campaign.unit import Run
 RUNS_TABLE, SAMPLES_TABLE = "runs.parquet", "samples.parquet"
 AXIS = "axis."
 """Before the names of axes in the columns of a table."""
+FIGURE = "figure."
+"""Before the names of further figures of a run."""
 BATCH = 500
 """Runs whose samples are in memory together."""
 SAMPLES_SCHEMA = {
@@ -58,7 +60,8 @@ def axes(runs: pl.DataFrame) -> list[str]:
 
 def _runs(campaign: Campaign, found: Sequence[Run]) -> pl.DataFrame:
     """One row per attempt; `counts` where it is the last of its repetition and was not late."""
-    results = pl.DataFrame([_result(campaign.store, run) for run in found], schema=_RESULT_SCHEMA)
+    read = [campaign.store.result(run) for run in found]
+    results = pl.concat([_results(read), _figures(read)], how="horizontal")
     known = campaign.points()
     names = list(dict.fromkeys(axis for point in known for axis in point["axes"]))
     points = pl.DataFrame(
@@ -87,9 +90,22 @@ def _runs(campaign: Campaign, found: Sequence[Run]) -> pl.DataFrame:
     ).sort("place", "repetition", "attempt")
 
 
-def _result(store: Store, run: Run) -> dict[str, Any]:
-    result = store.result(run)
-    return {name: result[name] for name in _RESULT_SCHEMA}
+def _results(read: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    return pl.DataFrame([{name: result[name] for name in _RESULT_SCHEMA} for result in read], schema=_RESULT_SCHEMA)
+
+
+def _figures(read: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """What runs measured beside their seconds: a column each, numbers where all are."""
+    found = [result.get("figures", {}) for result in read]
+    names = list(dict.fromkeys(name for figures in found for name in figures))
+    columns = {}
+    for name in names:
+        values = [figures.get(name) for figures in found]
+        text = any(isinstance(value, str) for value in values)
+        columns[f"{FIGURE}{name}"] = pl.Series(
+            [_text(value) for value in values] if text else values, dtype=pl.String if text else pl.Float64
+        )
+    return pl.DataFrame(columns)
 
 
 def _text(value: Any) -> str | None:

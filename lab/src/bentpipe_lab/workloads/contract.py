@@ -10,6 +10,9 @@ from bentpipe_lab.net.topology import Topology
 from bentpipe_lab.records.sample import Outcome
 from bentpipe_lab.registry import Part
 
+Options = Mapping[str, str | int | float | bool]
+"""What a plan's axes say of a workload, by axis."""
+
 
 @dataclass(frozen=True)
 class Transfer:
@@ -42,9 +45,22 @@ class Workload(Part, ABC):
     transfer: ClassVar[Transfer | None] = None
     """What it is in virtual time; None when it runs in real time only."""
 
+    options: ClassVar[tuple[str, ...]] = ()
+    """Axes of a plan that are its own."""
+    beside_s: ClassVar[float] = 0.0
+    """How long a run may take beside what its limit is for: the start of a server, reading a capture."""
+
     @abstractmethod
     def run(self, path: Topology) -> Outcome:
         """Do it once."""
+
+    def run_with(self, path: Topology, _options: Options, _limit_s: float) -> Outcome:
+        """Do it once as a plan's axes ask, within so many seconds."""
+        return self.run(path)
+
+    def check_option(self, _name: str, _value: object) -> None:
+        """Raise a `PlanError` unless a value makes sense for one of its axes."""
+        return
 
     @abstractmethod
     def bound_s(self, link: Link) -> float:
