@@ -120,9 +120,10 @@ def _reach_somebody(plan: Plan) -> None:
             _applies(name, system, workload, clock)
             for system in systems for workload in workloads for clock in plan.clocks
         ):  # fmt: skip
+            owners = workloads if any(name in each.options for each in WORKLOADS) else systems
             raise PlanError(
-                f"axes contradict each other: {name} is set, but {', '.join(sorted(systems))} with"
-                f" {', '.join(sorted(workloads))} in {' and '.join(plan.clocks)} time has none"
+                f"axes contradict each other: {name} is set, but {', '.join(sorted(owners))} in"
+                f" {' and '.join(plan.clocks)} time has none"
             )
 
 
