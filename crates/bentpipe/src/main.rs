@@ -11,6 +11,7 @@ mod schema;
 mod trace;
 mod terminal;
 mod gateway;
+mod quic_pep;
 mod status;
 mod check;
 mod config;
@@ -46,6 +47,8 @@ enum Command {
     Trace(trace::Command),
     Terminal(terminal::Command),
     Gateway(gateway::Command),
+    #[command(name = "quic-pep")]
+    QuicPep(quic_pep::Command),
     Status(status::Command),
     Check(check::Command),
     Doctor(doctor::Command),
@@ -64,6 +67,7 @@ fn main() -> std::process::ExitCode {
         Command::Trace(command) => trace::run(&command),
         Command::Terminal(command) => terminal::run(command),
         Command::Gateway(command) => gateway::run(command),
+        Command::QuicPep(command) => quic_pep::run(command),
         Command::Status(command) => status::run(&command),
         Command::Check(command) => check::run(&command),
         Command::Doctor(command) => doctor::run(&command),

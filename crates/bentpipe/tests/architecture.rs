@@ -29,6 +29,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["bentpipe-units", "bentpipe-cc", "bentpipe-quic"],
     ),
     (
+        "bentpipe-quicpep",
+        &["bentpipe-units", "bentpipe-cc", "bentpipe-quic"],
+    ),
+    (
         "bentpipe-sim",
         &[
             "bentpipe-units",
@@ -144,7 +148,14 @@ fn nothing_below_the_pure_crates_reaches_the_machine() {
 #[test]
 fn the_tunnel_asks_for_no_sockets_and_no_random_numbers() {
     for package in packages() {
-        if !["bentpipe-tunnel", "bentpipe-quic", "bentpipe-cc"].contains(&name(&package)) {
+        if ![
+            "bentpipe-tunnel",
+            "bentpipe-quicpep",
+            "bentpipe-quic",
+            "bentpipe-cc",
+        ]
+        .contains(&name(&package))
+        {
             continue;
         }
         for dependency in builds_on(&package) {
