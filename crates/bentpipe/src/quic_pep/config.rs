@@ -168,7 +168,7 @@ mod tests {
             ),
             (
                 &*format!("{next}[towards_next]\ncontroller = \"reno\""),
-                "unknown controller",
+                "controller \"reno\" is unknown",
             ),
             (
                 &*format!("{next}[towards_next]\ncontroller = \"fixed\""),
