@@ -9,6 +9,7 @@ mod link_set;
 mod sim;
 mod schema;
 mod trace;
+mod perf;
 mod terminal;
 mod gateway;
 mod quic_pep;
@@ -45,6 +46,8 @@ enum Command {
     Sim(sim::Command),
     Schema(schema::Command),
     Trace(trace::Command),
+    #[command(subcommand)]
+    Perf(perf::Command),
     Terminal(terminal::Command),
     Gateway(gateway::Command),
     #[command(name = "quic-pep")]
@@ -65,6 +68,7 @@ fn main() -> std::process::ExitCode {
         Command::Sim(command) => sim::run(command),
         Command::Schema(command) => schema::run(&command),
         Command::Trace(command) => trace::run(&command),
+        Command::Perf(command) => perf::run(command),
         Command::Terminal(command) => terminal::run(command),
         Command::Gateway(command) => gateway::run(command),
         Command::QuicPep(command) => quic_pep::run(command),

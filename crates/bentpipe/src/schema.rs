@@ -28,6 +28,12 @@ const SCHEMAS: &[Named] = &[
     ("certificate", bentpipe_emulator::certificate::schema),
     ("packets", bentpipe_emulator::packets_schema),
     ("status", bentpipe_emulator::status_schema),
+    ("perf", || {
+        schemars::schema_for!(bentpipe_perf::report::Report)
+    }),
+    ("perf-records", || {
+        schemars::schema_for!(bentpipe_perf::report::Record)
+    }),
     ("terminal", config::terminal_schema),
     ("gateway", config::gateway_schema),
     ("quic-pep", quic_pep::schema),

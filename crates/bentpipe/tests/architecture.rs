@@ -33,6 +33,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["bentpipe-units", "bentpipe-cc", "bentpipe-quic"],
     ),
     (
+        "bentpipe-perf",
+        &["bentpipe-units", "bentpipe-cc", "bentpipe-quic"],
+    ),
+    (
         "bentpipe-sim",
         &[
             "bentpipe-units",
@@ -41,6 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "bentpipe-quic",
             "bentpipe-vnet",
             "bentpipe-tunnel",
+            "bentpipe-perf",
         ],
     ),
     (
@@ -52,6 +57,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "bentpipe-quic",
             "bentpipe-vnet",
             "bentpipe-tunnel",
+            "bentpipe-perf",
             "bentpipe-sim",
         ],
     ),
@@ -151,6 +157,7 @@ fn the_tunnel_asks_for_no_sockets_and_no_random_numbers() {
         if ![
             "bentpipe-tunnel",
             "bentpipe-quicpep",
+            "bentpipe-perf",
             "bentpipe-quic",
             "bentpipe-cc",
         ]
