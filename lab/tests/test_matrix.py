@@ -15,6 +15,7 @@ from bentpipe_lab.errors import LabError, PlanError, UnknownNameError
 from bentpipe_lab.matrix import cell, commands, site, table
 from bentpipe_lab.records import tables
 from bentpipe_lab.stacks import cache, manifest
+from bentpipe_lab.workloads import WORKLOADS
 from test_campaign_report import put
 
 TEXT = """\
@@ -25,17 +26,17 @@ repetitions = 3
 [axes]
 system = "direct"
 workload = "quic download"
-client = ["quic-go", "quinn", "aioquic", "curl"]
-server = ["quic-go", "quinn", "go-x-net"]
-windows = ["as shipped", "tuned"]
+"workload.client" = ["quic-go", "quinn", "aioquic", "curl"]
+"workload.server" = ["quic-go", "quinn", "go-x-net"]
+"workload.windows" = ["as shipped", "tuned"]
 [[case]]
 name = "SAT"
 scenario = "qir-sat"
-limit = "120 s"
+"workload.limit" = "120 s"
 [[case]]
 name = "SATLOSS"
 scenario = "qir-satloss"
-limit = "360 s"
+"workload.limit" = "360 s"
 """
 WIDTHS = (1280, 390)
 
@@ -47,10 +48,10 @@ def made_up(where: Path) -> directory.Campaign:
         rate = 2e6 + 1e6 * ("quinn" in point["id"]) + 1e5 * place
         for repetition in range(1, 4):
             run = Run(point["id"], repetition, 1)
-            figures: dict[str, float | str] = {"goodput_whole_bit_s": rate + 1e4 * repetition, "spoken_protocol": "h3"}
+            metrics = {"goodput_whole_bit_s": rate + 1e4 * repetition, "handshake_s": 0.6}
             verdict, detail = "ok", ""
-            if point["axes"]["server"] == "go-x-net" and point["axes"]["client"] == "curl":
-                verdict, detail, figures = "unsupported", "curl and go-x-net have no protocol in common", {}
+            if point["axes"]["workload.server"] == "go-x-net" and point["axes"]["workload.client"] == "curl":
+                verdict, detail, metrics = "unsupported", "curl and go-x-net have no protocol in common", {}
             elif place == 0 and repetition == 2:
                 verdict, detail = "server died", "the server ended with 139: <b>Segmentation fault</b>"
             elif place == 1:
@@ -58,7 +59,7 @@ def made_up(where: Path) -> directory.Campaign:
             put(campaign.store, point, run, verdict, detail, 30.0, 3)
             campaign.store.put(run, {"server.log": "the last line <script>"})
             result = campaign.store.result(run)
-            campaign.store.put(run, {"result.json": json.dumps({**result, "figures": figures})})
+            campaign.store.put(run, {"result.json": json.dumps({**result, "metrics": metrics})})
     return campaign
 
 
@@ -127,18 +128,22 @@ def test_plans_of_the_matrix_are_checked() -> None:
         ("120 s", "120 h"),
     ):
         with pytest.raises((PlanError, UnknownNameError)):
-            plan.parse(TEXT.replace(wrong, said), Path())
-    ours = TEXT.replace("[axes]", '[axes]\nserver_controller = "bbr"')
+            points.expand(plan.parse(TEXT.replace(wrong, said), Path()))
+    ours = TEXT.replace("[axes]", '[axes]\n"workload.server_controller" = "bbr"')
     assert points.expand(plan.parse(ours, Path())).points[0].options["server_controller"] == "bbr"
     with pytest.raises(PlanError, match="has none"):
         points.expand(plan.parse(ours.replace("quic download", "first byte"), Path()))
-    limits = {point.axes["case"]: point.limit_s for point in points.expand(plan.parse(TEXT, Path())).points}
-    assert limits == {"SAT": 120, "SATLOSS": 360}
+    limits = {point.axes["case"]: point.options["limit"] for point in points.expand(plan.parse(TEXT, Path())).points}
+    assert limits == {"SAT": "120 s", "SATLOSS": "360 s"}
+    workload = WORKLOADS["quic download"].with_options({"limit": "6 min", "server_initial_window": "32"})
+    assert workload.overhead_s > 360
+    assert WORKLOADS["quic download"].overhead_s == 0
 
 
 def test_failures_are_zeros_and_late_or_unsupported_runs_are_none(campaign: directory.Campaign) -> None:
     tables.write(campaign)
-    cells = {each.point: each for each in table.cells(tables.read(campaign.directory))}
+    runs = table.runs(tables.read(campaign.directory), tables.metrics(campaign.directory))
+    cells = {each.point: each for each in table.cells(runs)}
     first, second = (cells[point["id"]] for point in campaign.points()[:2])
     assert (first.n_ok, first.n) == (2, 3)
     assert sorted(first.goodput_bit_s)[0] == 0.0

@@ -6,6 +6,7 @@
 //! - `requests`: what their terminals ask for
 //! - [`egress`]: what may be dialled
 //! - `dial`: connections to origins
+//! - `dns`: questions of DNS
 //! - `serve`: all of it together
 
 mod admission;
@@ -13,6 +14,7 @@ mod log_limit;
 mod sessions;
 pub mod egress;
 mod dial;
+mod dns;
 mod requests;
 mod serve;
 

@@ -4,11 +4,13 @@
 //! - `session`: the one warm session
 //! - `hosts`: whose applications' connections
 //! - `flows`: applications' connections through it
+//! - [`dns`]: applications' questions of DNS
 
 mod session;
 mod connector;
 mod hosts;
 mod flows;
+pub mod dns;
 
 pub use connector::{Connector, SessionError};
 pub use flows::Terminal;

@@ -10,22 +10,27 @@ from typing import Any
 from bentpipe_lab.campaign.ranges import Value, is_range, values
 from bentpipe_lab.errors import PlanError
 from bentpipe_lab.net import host
+from bentpipe_lab.net.topology import NODES
 from bentpipe_lab.registry import unknown
 from bentpipe_lab.systems import SYSTEMS
 from bentpipe_lab.workloads import WORKLOADS
 
 VIRTUAL, REAL = "virtual", "real"
 CLOCKS = (VIRTUAL, REAL)
-PLAIN_AXES = ("scenario", "system", "workload", "controller", "initial_window", "tcp_controller", "limit")
-FIELD_AXES = ("scenario.", "transport.")
-"""Any field of the scenario, and any of the [transport] table of both ends."""
+TCP_AXES = tuple(
+    f"{node}{setting}"
+    for setting in ("tcp_controller", "tcp_initial_window")
+    for node in ("", *(f"{node}." for node in NODES))
+)
+"""The kernel's congestion controller and initial window, at all nodes or at one."""
+PLAIN_AXES = ("scenario", "system", "workload", "controller", "initial_window", *TCP_AXES)
+FIELD_AXES = ("scenario.", "transport.", "workload.")
+"""Any field of the scenario, any of the [transport] table of both ends, and any option of a workload."""
 KEYS = (
     "name", "source", "clock", "repetitions", "order", "timeout", "pause", "parallel", "late_repeats", "sample_every",
     "axes", "case",
 )  # fmt: skip
 MOST_RUNS = 1_000_000
-MOST_LIMIT_S = 3600.0
-"""No run takes longer, however large its bound is: a link that loses everything has one without end."""
 _WINDOW = re.compile(r"^([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)$")
 
 
@@ -160,13 +165,8 @@ def _flat(given: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 
 
 def _known(axis: str, its_values: Sequence[Value]) -> None:
-    takers = [workload for workload in WORKLOADS if axis in workload.options]
-    for workload in takers:
-        for value in its_values:
-            workload.check_option(axis, value)
-    if axis not in PLAIN_AXES and not axis.startswith(FIELD_AXES) and not takers:
-        options = [option for workload in WORKLOADS for option in workload.options]
-        known = dict.fromkeys([*PLAIN_AXES, *options, *(f"{prefix}FIELD" for prefix in FIELD_AXES)])
+    if axis not in PLAIN_AXES and not axis.startswith(FIELD_AXES):
+        known = dict.fromkeys([*PLAIN_AXES, *(f"{prefix}FIELD" for prefix in FIELD_AXES)])
         raise PlanError(str(unknown("axis", axis, known)))
     match axis:
         case "system":
@@ -175,21 +175,20 @@ def _known(axis: str, its_values: Sequence[Value]) -> None:
         case "workload":
             for value in its_values:
                 WORKLOADS[str(value)]
-        case "initial_window":
+        case _ if axis.endswith("initial_window"):
             for value in its_values:
-                _whole("axes.initial_window", value, 1, 100_000)
-        case "limit":
-            for value in its_values:
-                limit_s(value)
+                _whole(f"axes.{axis}", value, 1, 100_000)
+        case _ if axis.startswith("workload."):
+            _option(axis.removeprefix("workload."), its_values)
 
 
-def limit_s(text: Value) -> float:
-    """Seconds of an axis `limit`: how long a run may take, whatever its bound is."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(s|min)", str(text))
-    seconds = 0.0 if match is None else float(match[1]) * (60 if match[2] == "min" else 1)
-    if not 0 < seconds <= MOST_LIMIT_S:
-        raise PlanError(f'axes.limit = {text!r}: give a time up to {MOST_LIMIT_S:.0f} s, like "120 s"')
-    return seconds
+def _option(name: str, its_values: Sequence[Value]) -> None:
+    """Refuse an option that no workload has; which values are right depends on the workload."""
+    known = {option: None for workload in WORKLOADS for option in workload.options}
+    if name not in known:
+        raise PlanError(f"axes.workload: {unknown('option', name, known)}")
+    if any(isinstance(value, bool) for value in its_values):
+        raise PlanError(f"axes.workload.{name}: give texts or numbers")
 
 
 def _cases(given: Any, axes: Mapping[str, Sequence[Value]]) -> list[Case]:

@@ -15,15 +15,19 @@ from typing import Any
 
 import tomli_w
 
-from bentpipe_lab.campaign.plan import MOST_LIMIT_S, REAL, VIRTUAL, Case, Plan, limit_s, scenario_file
+from bentpipe_lab.campaign.plan import REAL, TCP_AXES, VIRTUAL, Case, Plan, scenario_file
 from bentpipe_lab.campaign.ranges import Value
 from bentpipe_lab.errors import LabError, PlanError, UnsupportedError
 from bentpipe_lab.net.link import Link, explain
+from bentpipe_lab.programs import absent
 from bentpipe_lab.systems import SYSTEMS
-from bentpipe_lab.systems.contract import Settings, Simulation
+from bentpipe_lab.systems.contract import Settings, Simulation, System
 from bentpipe_lab.workloads import WORKLOADS
+from bentpipe_lab.workloads.contract import Workload
 
 SETTING_AXES = ("controller", "initial_window")
+MOST_LIMIT_S = 3600.0
+"""No run takes longer, however large its bound is: a link that loses everything has one without end."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,10 @@ class Point:
     system: str
     workload: str
     settings: Settings
-    tcp_controller: str | None
-    """The kernel's, at all nodes; None leaves the lab's."""
+    tcp: Mapping[str, Value]
+    """The kernel's controllers and initial windows, by axis; what is absent is the lab's."""
+    options: Mapping[str, str]
+    """What was chosen of the workload."""
     link: Link
     """The part of the path that its flows cross."""
     bound_s: float
@@ -47,8 +53,6 @@ class Point:
     """A run may take so long."""
     simulation: Mapping[str, Any] | None = None
     """The simulator's plan, in virtual time."""
-    options: Mapping[str, Value] = field(default_factory=dict)
-    """The axes that are the workload's own."""
 
     @property
     def id(self) -> str:
@@ -58,9 +62,15 @@ class Point:
         return f"{words}-{self.clock}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
     @property
+    def until(self) -> str | None:
+        """The moment that counts, in virtual time."""
+        transfer = WORKLOADS[self.workload].with_options(self.options).transfer
+        return None if transfer is None else transfer.until
+
+    @property
     def path(self) -> str:
         """The path that it needs in real time: points of one path can be measured one after the other on it."""
-        text = json.dumps([self.scenario_toml, self.system, self.settings.suffix, self.tcp_controller], sort_keys=True)
+        text = json.dumps([self.scenario_toml, self.system, self.settings.suffix, dict(self.tcp)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -90,13 +100,21 @@ def expand(plan: Plan) -> Expansion:
             applying = {
                 name: value for name, value in axes.items() if _applies(name, system.name, workload.name, clock)
             }
-            if len(applying) < len(axes):
-                gone = ", ".join(name for name in axes if name not in applying)
-                notes[f"{gone}: not of {system.name} in {clock} time, whose points have none"] = None
+            gone = [name for name in axes if name not in applying]
+            for whose, names in (
+                (workload.name, [name for name in gone if name.startswith("workload.")]),
+                (system.name, [name for name in gone if not name.startswith("workload.")]),
+            ):
+                if names:
+                    notes[f"{', '.join(names)}: not of {whose} in {clock} time, whose points have none"] = None
             point = _point(plan, clock, applying)
             points[point.id] = point
     if not points:
         raise PlanError("the plan has no points: " + "; ".join(notes))
+    for point in points.values():
+        for part in (SYSTEMS[point.system], WORKLOADS[point.workload]) if point.clock == REAL else ():
+            for program in absent(part.programs):
+                notes[f"program missing: {part.name} needs {program.name}: {program.remedy()}"] = None
     return Expansion(list(points.values()), list(notes))
 
 
@@ -116,23 +134,21 @@ def _reach_somebody(plan: Plan) -> None:
     workloads |= {str(case.axes["workload"]) for case in plan.cases if "workload" in case.axes}
     names = {*plan.axes, *(name for case in plan.cases for name in case.axes)}
     for name in names:
-        if not any(
-            _applies(name, system, workload, clock)
-            for system in systems for workload in workloads for clock in plan.clocks
-        ):  # fmt: skip
-            owners = workloads if any(name in each.options for each in WORKLOADS) else systems
+        reached = itertools.product(systems, workloads, plan.clocks)
+        if not any(_applies(name, system, workload, clock) for system, workload, clock in reached):
+            whose = workloads if name.startswith("workload.") else systems
             raise PlanError(
-                f"axes contradict each other: {name} is set, but {', '.join(sorted(owners))} in"
+                f"axes contradict each other: {name} is set, but {', '.join(sorted(whose))} in"
                 f" {' and '.join(plan.clocks)} time has none"
             )
 
 
 def _applies(axis: str, system: str, workload: str, clock: str) -> bool:
-    if any(axis in each.options for each in WORKLOADS):
-        return axis in WORKLOADS[workload].options
+    if axis.startswith("workload."):
+        return axis.partition(".")[2] in WORKLOADS[workload].options
     if axis in SETTING_AXES or axis.startswith("transport."):
         return SYSTEMS[system].takes_settings
-    return axis != "tcp_controller" or clock == REAL
+    return axis not in TCP_AXES or clock == REAL
 
 
 def _missing_form(clock: str, system: str, workload: str) -> str | None:
@@ -143,8 +159,13 @@ def _missing_form(clock: str, system: str, workload: str) -> str | None:
     return None
 
 
+def _chosen(axes: Mapping[str, Value]) -> dict[str, str]:
+    return {name.partition(".")[2]: str(value) for name, value in axes.items() if name.startswith("workload.")}
+
+
 def _point(plan: Plan, clock: str, axes: Mapping[str, Value]) -> Point:
-    system, workload = SYSTEMS[str(axes["system"])], WORKLOADS[str(axes["workload"])]
+    options = _chosen(axes)
+    system, workload = SYSTEMS[str(axes["system"])], WORKLOADS[str(axes["workload"])].with_options(options)
     file = scenario_file(plan, str(axes["scenario"]))
     changed = tuple((name.partition(".")[2], axes[name]) for name in axes if name.startswith("scenario."))
     scenario = _scenario(file, changed)
@@ -159,32 +180,28 @@ def _point(plan: Plan, clock: str, axes: Mapping[str, Value]) -> Point:
         fields={name.partition(".")[2]: axes[name] for name in axes if name.startswith("transport.")},
     )
     bound_s = workload.bound_s(link)
-    limit = limit_s(axes["limit"]) if "limit" in axes else min(plan.timeout * bound_s, MOST_LIMIT_S)
-    options = {name: axes[name] for name in workload.options if name in axes}
+    limit_s = min(plan.timeout * bound_s + workload.overhead_s, MOST_LIMIT_S)
     simulation = None
     if clock == VIRTUAL:
-        assert workload.transfer is not None
-        table = tomllib.loads(scenario)
-        request = Simulation(table, link, workload.transfer, settings, limit, plan.sample_every)
-        try:
-            simulation = system.simulation(request)
-        except UnsupportedError as error:
-            raise PlanError(f"axes contradict each other: {error}") from error
-    tcp = str(axes["tcp_controller"]) if "tcp_controller" in axes else None
+        simulation = _simulation(plan, system, workload, tomllib.loads(scenario), link, settings, limit_s)
+    tcp = {name: value for name, value in axes.items() if name in TCP_AXES}
     return Point(
-        clock,
-        dict(axes),
-        scenario,
-        system.name,
-        workload.name,
-        settings,
-        tcp,
-        link,
-        bound_s,
-        limit,
+        clock, dict(axes), scenario, system.name, workload.name, settings, tcp, options, link, bound_s, limit_s,
         simulation,
-        options,
-    )
+    )  # fmt: skip
+
+
+def _simulation(
+    plan: Plan, system: System, workload: Workload, scenario: Mapping[str, Any], link: Link, settings: Settings,
+    limit_s: float,
+) -> Mapping[str, Any]:  # fmt: skip
+    assert workload.transfer is not None
+    lasts_s = workload.runs_for_s or limit_s
+    request = Simulation(scenario, link, workload.transfer, settings, lasts_s, plan.sample_every)
+    try:
+        return system.simulation(request)
+    except UnsupportedError as error:
+        raise PlanError(f"axes contradict each other: {error}") from error
 
 
 @lru_cache(maxsize=4096)

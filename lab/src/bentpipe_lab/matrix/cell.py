@@ -1,8 +1,6 @@
 """One run of a cell of the matrix: a server and a client of two implementations, a file, a capture, a verdict."""
 
 import hashlib
-import json
-import re
 import signal
 import subprocess
 import time
@@ -10,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from bentpipe_lab.errors import ProgramError
-from bentpipe_lab.net import content, host
+from bentpipe_lab.matrix import evidence
+from bentpipe_lab.net import content
 from bentpipe_lab.net.netns import Namespace
 from bentpipe_lab.net.process import Process
 from bentpipe_lab.net.topology import SERVER4, Topology
@@ -30,12 +28,8 @@ SETTLE_S = 0.1
 POLL_S = 0.02
 LOOK_S = 1.0
 """How often bounds are looked at."""
-TRACE_S = 120.0
-"""How long reading a capture may take."""
 WIDE_WINDOW = 16 << 20
 """Bytes of windows and send buffers of endpoints that are tuned for a satellite."""
-TABLES = (("client", "packets.parquet"), ("client", "streams.parquet"), ("server", "streams.parquet"))
-"""Tables of traces that are kept of each run: what the client saw, and what the server sent."""
 SHIPPED, TUNED = "as shipped", "tuned"
 
 
@@ -109,9 +103,7 @@ def _measured(
             verdict, detail = _judged(directory / "client" / "downloads" / request.file, digest, parts)
         except _EndedError as error:
             verdict, detail = error.verdict, str(error)
-    keys = [part.key_log for part in parts.values() if _has_secrets(part.key_log)]
-    traces = {side: _trace(directory / f"{side}.pcap", keys, directory) for side in ("client", "server")}
-    return _outcome(path, verdict, detail, protocol, traces, parts, directory)
+    return evidence.outcome(path, verdict, detail, protocol, parts, directory)
 
 
 def _fetch(
@@ -185,70 +177,6 @@ def content_hash(file: Path) -> str:
         return hashlib.file_digest(data, "sha256").hexdigest()
 
 
-def _outcome(
-    path: Topology, verdict: Verdict, detail: str, protocol: str, traces: Mapping[str, Mapping[str, Any]],
-    parts: Mapping[str, Endpoint], directory: Path,
-) -> Outcome:  # fmt: skip
-    """The verdict and what was measured: times where the client is, what was repeated where the server is."""
-    connection, sent = (_largest_connection(traces[side]) for side in ("client", "server"))
-    missed = [_missed(directory / f"tcpdump-{side}.log") for side in traces]
-    figures: dict[str, float | str | None] = {
-        "asked_protocol": protocol, "packets_missed": sum(each for each in missed if each is not None)
-    }  # fmt: skip
-    figures |= {f"{role}_exit": str(part.exit_code) for role, part in parts.items()}
-    received = 0
-    seconds = None
-    if connection is not None:
-        spoken, goodput = connection["application_protocol"], connection["goodput"]
-        came = connection["server_sent"]
-        received = came["stream_bytes"]
-        seconds = connection["last_byte_s"] if verdict is Verdict.OK else None
-        rate = None if path.link is None else path.link.forward.rate_bit_s
-        figures |= {
-            "spoken_protocol": spoken,
-            "handshake_s": connection["handshake_s"],
-            "first_byte_s": connection["first_byte_s"],
-            "last_byte_s": connection["last_byte_s"],
-            "goodput_whole_bit_s": goodput["whole_bit_s"],
-            "goodput_server_packets_bit_s": goodput["server_packets_bit_s"],
-            "goodput_request_bit_s": goodput["request_bit_s"],
-            "efficiency": goodput["whole_bit_s"] / rate if rate and goodput["whole_bit_s"] else None,
-            "packets_per_ack": connection["client_sent"]["packets_per_ack"],
-            "blocked": came["blocked"],
-            "last_five_percent_s": came["last_five_percent_s"],
-            "longest_pause_s": (came["longest_pause"] or {}).get("for_s"),
-        }
-        if sent is not None:
-            left = sent["server_sent"]
-            figures |= {
-                "repeated_bytes": left["repeated_bytes"],
-                "spurious_bytes": left["spurious_bytes"],
-                "smallest_rtt_s": left["rtt_ms"]["least"] / 1e3 if left["rtt_ms"] else None,
-                "median_rtt_s": left["rtt_ms"]["median"] / 1e3 if left["rtt_ms"] else None,
-            }
-        if verdict is Verdict.OK and spoken is not None and spoken != protocol:
-            verdict, detail, seconds = Verdict.WRONG_PROTOCOL, f"{spoken} was spoken where {protocol} was asked", None
-        if verdict is Verdict.OK and connection["undecrypted"]:
-            figures["undecrypted"] = "; ".join(f"{n} packets: {why}" for why, n in connection["undecrypted"].items())
-    elif verdict is Verdict.OK:
-        verdict, detail = Verdict.WRONG_PROTOCOL, "the file came, but not by QUIC: its capture has no connection"
-    elif not detail.startswith("the server"):
-        detail = f"no QUIC packet of the client was seen; {detail}"
-    files = {f"{side}-trace.json": json.dumps(trace).encode() for side, trace in traces.items()}
-    for role, part in parts.items():
-        files[f"{role}.log"] = part.said(200).encode()
-    for side, table in TABLES:
-        if (file := directory / "trace" / f"{side}.pcap" / table).is_file():
-            files[f"{side}-{table}"] = file.read_bytes()
-    return Outcome(verdict, seconds, received, detail, figures=figures, files=files)
-
-
-def _largest_connection(trace: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The QUIC connection by which most came."""
-    connections: list[dict[str, Any]] = [each for each in trace.get("connections", []) if each["protocol"] == "quic"]
-    return max(connections, key=lambda each: each["server_sent"]["bytes"], default=None)
-
-
 def _site(path: Topology) -> Site:
     """Certificates, files and names for all runs over a path."""
     where = path.directory.absolute() / "matrix"
@@ -271,10 +199,11 @@ def _offloads_off(namespace: Namespace, device: str) -> None:
 
 
 def _fresh(path: Topology) -> Path:
-    """A directory for a run; that of the run before is removed, captures are large."""
+    """A directory for a run. Captures of the run before are removed, they are large; the rest is read by the engine."""
     where = path.directory.absolute() / "matrix"
     for old in where.glob("run-*"):
-        subprocess.run(["rm", "-rf", "--one-file-system", str(old)], check=False)
+        for large in (*old.glob("*.pcap"), *(old / part for part in ("client", "server"))):
+            subprocess.run(["rm", "-rf", "--one-file-system", str(large)], check=False)
     fresh = where / f"run-{time.monotonic_ns()}"
     fresh.mkdir()
     return fresh
@@ -298,29 +227,3 @@ def _captured(where: Namespace, device: str, directory: Path, side: str) -> Iter
     finally:
         process.signal(signal.SIGINT)
         process.stop()
-
-
-def _missed(log: Path) -> float | None:
-    """Packets that tcpdump could not keep up with."""
-    match = re.search(r"(\d+) packets? dropped by kernel", log.read_text())
-    return float(match[1]) if match else None
-
-
-def _has_secrets(key_log: Path) -> bool:
-    return key_log.is_file() and "TRAFFIC_SECRET" in key_log.read_text(errors="replace")
-
-
-def _trace(capture: Path, keys: list[Path], directory: Path) -> dict[str, Any]:
-    """What the packets say; why not, where they cannot be read."""
-    command = [str(host.binary()), "trace", str(capture), "--out", str(directory / "trace"), "--json"]
-    command += [word for path in keys for word in ("--keys", str(path))]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TRACE_S, check=False)
-    except subprocess.TimeoutExpired:
-        return {"error": f"the capture of {capture.stat().st_size} bytes was not read within {TRACE_S:.0f} s"}
-    try:
-        summary: dict[str, Any] = json.loads(done.stdout.splitlines()[0])
-    except (ValueError, IndexError):
-        return {"error": done.stderr.strip()[-500:]}
-    summary.pop("capture", None)
-    return summary

@@ -15,6 +15,7 @@ from bentpipe_lab.campaign.directory import Campaign
 from bentpipe_lab.campaign.store import PROVENANCE
 from bentpipe_lab.campaign.unit import Run
 from bentpipe_lab.matrix import charts, table, trace_plots
+from bentpipe_lab.matrix.evidence import FACTS
 from bentpipe_lab.matrix.table import Cell
 from bentpipe_lab.records import tables
 from bentpipe_lab.report.campaign import conditions
@@ -29,8 +30,9 @@ def write(campaign: Campaign) -> Path:
     tables.write(campaign)
     everything = tables.read(campaign.directory)
     everything = everything.with_columns(pl.Series("began", _begins(campaign, everything), dtype=pl.Datetime("us")))
-    runs = table.runs(everything)
-    found = table.cells(everything)
+    metrics = tables.metrics(campaign.directory)
+    runs = table.runs(everything, metrics)
+    found = table.cells(runs)
     target = campaign.directory / SITE
     for part in (CELLS, DATA):
         (target / part).mkdir(parents=True, exist_ok=True)
@@ -45,7 +47,7 @@ def write(campaign: Campaign) -> Path:
     for cell in found:
         mine = runs.filter(pl.col("point") == cell.point)
         page = environment.get_template("cell.html.j2").render(
-            cell=cell, runs=_runs_of(campaign, cell, mine, target / CELLS), definitions=table.DEFINITIONS,
+            cell=cell, runs=_runs_of(campaign, cell, mine, metrics, target / CELLS), definitions=table.DEFINITIONS,
             plan=campaign.plan, command=_command(campaign, cell),
         )  # fmt: skip
         (target / CELLS / f"{cell.point}.html").write_text(page)
@@ -107,7 +109,9 @@ def _square(cell: Cell | None, most: float) -> dict[str, Any]:
     return {"cell": cell, "text": text, "shade": shade, "state": "bad" if cell.n_ok < cell.n else "good"}
 
 
-def _runs_of(campaign: Campaign, cell: Cell, runs: pl.DataFrame, target: Path) -> list[dict[str, Any]]:
+def _runs_of(
+    campaign: Campaign, cell: Cell, runs: pl.DataFrame, metrics: pl.DataFrame, target: Path
+) -> list[dict[str, Any]]:
     """What a cell's page shows of each run; its image is drawn unless it is there already."""
     local = campaign.store.local
     found = []
@@ -124,21 +128,31 @@ def _runs_of(campaign: Campaign, cell: Cell, runs: pl.DataFrame, target: Path) -
         found.append(
             {
                 "run": run, "verdict": row["verdict"], "detail": row["detail"], "began": row["began"],
-                "figures": _figures(row), "image": image if (target / image).exists() else None, "logs": logs,
+                "figures": _figures(campaign, run, metrics), "logs": logs,
+                "image": image if (target / image).exists() else None,
                 "directory": "" if not places else str(places[number]),
             }
         )  # fmt: skip
     return found
 
 
-def _figures(row: Mapping[str, Any]) -> list[tuple[str, str]]:
-    named = ((name.removeprefix(tables.FIGURE), value) for name, value in row.items() if name.startswith(tables.FIGURE))
-    return [(name, _shown(name, value)) for name, value in named if value is not None]
+def _figures(campaign: Campaign, run: Run, metrics: pl.DataFrame) -> list[tuple[str, str]]:
+    """What is known of a run that is no number, then its figures."""
+    facts = json.loads(campaign.store.text(run, FACTS)) if campaign.store.holds(run, FACTS) else {}
+    said = [(name, _text(value)) for name, value in facts.items() if value not in (None, {})]
+    mine = metrics.filter(
+        (pl.col("point") == run.point) & (pl.col("repetition") == run.repetition) & (pl.col("attempt") == run.attempt)
+    )
+    return said + [(name, _shown(name, value)) for name, value in mine.select("metric", "value").iter_rows()]
 
 
-def _shown(name: str, value: Any) -> str:
-    if isinstance(value, str):
-        return value
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "; ".join(f"{count} packets: {why}" for why, count in value.items())
+    return str(value)
+
+
+def _shown(name: str, value: float) -> str:
     if name.endswith("_bit_s"):
         return f"{value / 1e6:.3f} Mbit/s"
     if name.endswith("_s"):

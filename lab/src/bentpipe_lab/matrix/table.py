@@ -6,10 +6,12 @@ from typing import Any
 
 import polars as pl
 
-from bentpipe_lab.records.tables import AXIS, FIGURE
+from bentpipe_lab.errors import CampaignError
+from bentpipe_lab.records.tables import AXIS
 from bentpipe_lab.records.verdict import Verdict
 
 CASE, CLIENT, SERVER = "case", "client", "server"
+RUN = ("point", "repetition", "attempt")
 GOODPUT = "goodput_whole_bit_s"
 """The definition that is drawn: from the connection's first packet to its last new byte."""
 DEFINITIONS = {
@@ -45,34 +47,35 @@ class Cell:
         return float(pl.Series(self.goodput_bit_s).median()) if self.goodput_bit_s else None  # type: ignore[arg-type]
 
 
-def runs(table: pl.DataFrame) -> pl.DataFrame:
+def runs(table: pl.DataFrame, metrics: pl.DataFrame) -> pl.DataFrame:
     """The last attempt of every repetition, with columns `case`, `client`, `server`, `further` and `bit_s`."""
+    goodput = metrics.filter(pl.col("metric") == GOODPUT).select(*RUN, pl.col("value").alias(GOODPUT))
+    table = table.join(goodput, on=RUN, how="left")
     last = pl.col("attempt") == pl.col("attempt").max().over("point", "repetition")
     case = f"{AXIS}case" if f"{AXIS}case" in table.columns else f"{AXIS}scenario"
-    for name in (CLIENT, SERVER):
-        if f"{AXIS}{name}" not in table.columns:
-            table = table.with_columns(pl.lit("bentpipe").alias(f"{AXIS}{name}"))
-    known = {case, f"{AXIS}client", f"{AXIS}server", f"{AXIS}workload", f"{AXIS}limit", f"{AXIS}scenario"}
+    client, server = f"{AXIS}workload.client", f"{AXIS}workload.server"
+    for name in (client, server):
+        if name not in table.columns:
+            raise CampaignError(f"this campaign is no matrix: it has no axis {name.removeprefix(AXIS)}")
+    known = {case, client, server, f"{AXIS}workload", f"{AXIS}workload.limit", f"{AXIS}scenario"}
     rest = [name for name in table.columns if name.startswith(AXIS) and name not in known]
     varied = [name for name in rest if table[name].n_unique() > 1]
     further = pl.concat_str([pl.col(name).fill_null("") for name in varied], separator=" ") if varied else pl.lit("")
-    goodput = f"{FIGURE}{GOODPUT}"
-    bits = pl.col(goodput) if goodput in table.columns else pl.lit(None, dtype=pl.Float64)
     ok = pl.col("verdict").is_in([Verdict.OK])
     apart = pl.col("verdict").is_in([str(verdict) for verdict in APART])
     return table.filter(last).with_columns(
         pl.col(case).alias(CASE),
-        pl.col(f"{AXIS}client").alias(CLIENT),
-        pl.col(f"{AXIS}server").alias(SERVER),
+        pl.col(client).alias(CLIENT),
+        pl.col(server).alias(SERVER),
         further.alias("further"),
-        pl.when(apart).then(None).when(ok).then(bits).otherwise(0.0).alias("bit_s"),
+        pl.when(apart).then(None).when(ok).then(pl.col(GOODPUT)).otherwise(0.0).alias("bit_s"),
     )
 
 
-def cells(table: pl.DataFrame) -> list[Cell]:
-    """All cells, in the order of the plan."""
+def cells(counted: pl.DataFrame) -> list[Cell]:
+    """All cells of a table of `runs`, in the order of the plan."""
     found = []
-    grouped = runs(table).group_by("place", "point", CASE, CLIENT, SERVER, "further", maintain_order=True)
+    grouped = counted.group_by("place", "point", CASE, CLIENT, SERVER, "further", maintain_order=True)
     for (_, point, case, client, server, further), part in grouped:
         verdicts: dict[str, int] = dict(part["verdict"].value_counts(sort=True).iter_rows())
         values = part["bit_s"].drop_nulls().to_list()

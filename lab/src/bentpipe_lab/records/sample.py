@@ -23,10 +23,12 @@ class Outcome:
     """Of a download: (time, bytes received until then)."""
     objects: list[dict[str, Any]] = field(default_factory=list)
     """Of a page: path, size, and when the object was requested, began to arrive and was complete."""
-    figures: dict[str, float | str | None] = field(default_factory=dict)
-    """What else was measured, by name, with the unit in the name."""
-    files: dict[str, bytes] = field(default_factory=dict)
-    """Evidence, by file name."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """Further figures, by names that end with their unit."""
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    """How it went, where more is known than the curve: rows with columns of the table of samples."""
+    files: dict[str, str] = field(default_factory=dict)
+    """What is kept of it beside the records: the file's path by the name that it is kept under."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,7 @@ class Sample:
 
     def to_json(self) -> str:
         """The line, without its end."""
-        fields = asdict(self)
-        fields["outcome"].pop("files")  # evidence lies in files of its own
-        return json.dumps({"schema": SCHEMA, **fields}, separators=(",", ":"))
+        return json.dumps({"schema": SCHEMA, **asdict(self)}, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, line: str) -> Self:

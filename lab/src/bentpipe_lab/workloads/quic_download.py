@@ -1,23 +1,40 @@
 """A large file from one QUIC implementation to another, over a new connection."""
 
+import re
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from bentpipe_lab.analysis import bounds
-from bentpipe_lab.errors import PlanError
-from bentpipe_lab.matrix import cell
+from bentpipe_lab.matrix import cell, evidence
 from bentpipe_lab.net import content
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import Topology
 from bentpipe_lab.records.sample import Outcome
-from bentpipe_lab.registry import unknown
-from bentpipe_lab.stacks.manifest import KNOBS, all_manifests, manifest
-from bentpipe_lab.workloads.contract import Options, Workload
+from bentpipe_lab.stacks.manifest import all_manifests
+from bentpipe_lab.workloads.contract import Metric, Option, Workload
 
-WINDOWS = (cell.SHIPPED, cell.TUNED)
-OURS = "bentpipe"
-ALONE_S = cell.READY_S + 2 * cell.TRACE_S
-"""Beside the download: the server's start, and reading the capture."""
+SAMPLE = "ngtcp2"
+"""What is taken where a plan names no implementation: both ends come from the distribution."""
+LIMIT = re.compile(r"(\d+(?:\.\d+)?) ?(s|min)")
+BESIDE_S = cell.READY_S + 2 * evidence.TRACE_S
+"""What a run may take beside the download: the server's start, and reading two captures."""
+
+
+def limit_s(text: str) -> float:
+    """Seconds of a limit like "120 s"."""
+    match = LIMIT.fullmatch(text)
+    if match is None or float(match[1]) <= 0:
+        raise ValueError('give a time, like "120 s" or "6 min"')
+    return float(match[1]) * (60 if match[2] == "min" else 1)
+
+
+def _window(text: str) -> None:
+    if text and not 1 <= int(text) <= 10_000:
+        raise ValueError("give packets, a whole number up to 10000")
+
+
+def _having(role: str) -> list[str]:
+    return [each.name for each in all_manifests().values() if role in each.protocols]
 
 
 class QuicDownload(Workload):
@@ -27,44 +44,45 @@ class QuicDownload(Workload):
     order = 80
     measures = "time to the last byte, from the packets"
     demo_runs: ClassVar[Mapping[str, int]] = {}
-    options = ("client", "server", "windows", "server_controller", "server_initial_window")
-    beside_s = ALONE_S
+    options: ClassVar[Mapping[str, Option]] = {
+        "client": Option(SAMPLE, known=_having("client")),
+        "server": Option(SAMPLE, known=_having("server")),
+        "windows": Option(cell.SHIPPED, known=(cell.SHIPPED, cell.TUNED)),
+        "server_controller": Option(""),
+        "server_initial_window": Option("", check=_window),
+        "limit": Option("120 s", check=limit_s),
+    }
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        "goodput_whole_bit_s": Metric("goodput, from the first packet", "bit/s", "more"),
+        "handshake_s": Metric("handshake", "s"),
+        "first_byte_s": Metric("first byte", "s"),
+        "efficiency": Metric("share of the link", "", "more"),
+        "repeated_bytes": Metric("repeated", "bytes"),
+    }
     file: ClassVar[str] = "10MiB"
 
+    def with_options(self, chosen: Mapping[str, str]) -> Self:
+        """The workload with something chosen of it."""
+        one = super().with_options(chosen)
+        one.overhead_s = limit_s(one.option("limit")) + BESIDE_S
+        return one
+
     def run(self, path: Topology) -> Outcome:
-        """Ours from ours."""
-        return self.run_with(path, {}, 600.0)
-
-    def run_with(self, path: Topology, options: Options, limit_s: float) -> Outcome:
         """Download it by the client that was chosen from the server that was chosen."""
-        return cell.run(path, self.request(options, limit_s))
+        return cell.run(path, self.request())
 
-    def request(self, options: Options, limit_s: float) -> cell.Request:
-        """What a point asks for."""
-        controller, window = options.get("server_controller"), options.get("server_initial_window")
+    def request(self) -> cell.Request:
+        """What was chosen."""
+        window = self.option("server_initial_window")
         return cell.Request(
-            client=str(options.get("client", OURS)),
-            server=str(options.get("server", OURS)),
+            client=self.option("client"),
+            server=self.option("server"),
             file=self.file,
-            limit_s=limit_s,
-            windows=str(options.get("windows", cell.SHIPPED)),
-            controller=None if controller is None else str(controller),
-            initial_window=None if window is None else int(window),
+            limit_s=limit_s(self.option("limit")),
+            windows=self.option("windows"),
+            controller=self.option("server_controller") or None,
+            initial_window=int(window) if window else None,
         )
-
-    def check_option(self, name: str, value: object) -> None:
-        """Raise unless there is such an implementation or setting."""
-        match name:
-            case "client" | "server":
-                if name not in manifest(str(value)).protocols:
-                    roles = [each.name for each in all_manifests().values() if name in each.protocols]
-                    raise PlanError(f"axes.{name}: {value} is no {name}; {', '.join(roles)} are")
-            case "windows":
-                if value not in WINDOWS:
-                    raise PlanError(str(unknown("windows", str(value), dict.fromkeys(WINDOWS))))
-            case "server_initial_window":
-                if not isinstance(value, int) or not 1 <= value <= 10_000:
-                    raise PlanError(f"axes.{name} = {value!r}: give packets, a whole number (the knob {KNOBS[1]})")
 
     def bound_s(self, link: Link) -> float:
         """A round trip for the handshake, one for the request, and the bytes on the forward link."""
