@@ -6,6 +6,7 @@
 //! - `requests`: what their terminals ask for
 //! - [`egress`]: what may be dialled
 //! - `dial`: connections to origins
+//! - `udp`: flows of datagrams
 //! - `serve`: all of it together
 
 mod admission;
@@ -14,6 +15,7 @@ mod sessions;
 pub mod egress;
 mod dial;
 mod requests;
+mod udp;
 mod serve;
 
 pub use serve::{Configuration, Gateway, server_config};

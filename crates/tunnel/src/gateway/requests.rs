@@ -10,12 +10,14 @@ use tokio::sync::{Semaphore, watch};
 
 use super::dial::Dialler;
 use crate::flow::stalled::{Held, StalledFlows};
+use crate::flow::stream::Down as _;
 use crate::flow::tally::Tally;
-use crate::flow::tcp::{self, Down as _};
+use crate::flow::tcp;
 use crate::flow::{Carried, FlowError};
 use crate::identity::{Fingerprint, PeerRole, Registry};
 use crate::session::{BidiStream, path_summary};
 use crate::sockets::Dial;
+use crate::transport::MAX_UDP_FLOWS;
 use crate::wire::proxy_status::{self, ErrorKind, Refusal};
 use crate::wire::request::Request;
 use crate::wire::{MAX_FIELD_SECTION, connect};
@@ -29,7 +31,7 @@ const MAX_ENROLMENT_REQUESTS: usize = 8;
 /// nobody else's.
 const MAX_RESOLVING: usize = 64;
 
-type RequestStream = h3::server::RequestStream<BidiStream, Bytes>;
+pub(super) type RequestStream = h3::server::RequestStream<BidiStream, Bytes>;
 
 /// Answers requests.
 pub struct Requests<D> {
@@ -48,14 +50,16 @@ pub struct Requests<D> {
 }
 
 /// One session, as its requests see it.
-struct Peer {
+pub(super) struct Peer {
     connection: noq::Connection,
     key: Fingerprint,
     role: PeerRole,
-    flows: Flows,
+    pub(super) flows: Flows,
     stalled: StalledFlows,
     /// Names that it may have under way at the same time.
-    resolving: Semaphore,
+    pub(super) resolving: Semaphore,
+    /// Flows of UDP datagrams that it may have open beside each other.
+    pub(super) udp: Semaphore,
 }
 
 impl<D: Dial> Requests<D> {
@@ -74,10 +78,13 @@ impl<D: Dial> Requests<D> {
             flows: wire.flows(),
             stalled: StalledFlows::default(),
             resolving: Semaphore::new(MAX_RESOLVING),
+            udp: Semaphore::new(MAX_UDP_FLOWS),
         });
         let mut requests = match h3::server::builder()
             .max_field_section_size(MAX_FIELD_SECTION)
             .send_grease(false)
+            .enable_extended_connect(true)
+            .enable_datagram(true)
             .build::<_, Bytes>(wire)
             .await
         {
@@ -115,7 +122,8 @@ impl<D: Dial> Requests<D> {
                                 let id = stream.send_id().into_inner();
                                 let host = connect::host(&request);
                                 peer.flows.scheduler.set_host(id, host.into());
-                                service.answer(Request::read(&request), stream, &peer).await;
+                                let asked = Request::read(&request);
+                                service.answer(asked, stream, &peer, host).await;
                             }
                             Ok(Err(error)) => {
                                 tracing::debug!(%key, "request not understood: {error}")
@@ -133,7 +141,13 @@ impl<D: Dial> Requests<D> {
         }
     }
 
-    async fn answer(&self, request: Result<Request, Refusal>, stream: RequestStream, peer: &Peer) {
+    async fn answer(
+        &self,
+        request: Result<Request, Refusal>,
+        stream: RequestStream,
+        peer: &Peer,
+        host: u32,
+    ) {
         let prohibited = |detail: &str| Refusal {
             kind: ErrorKind::DestinationIpProhibited,
             detail: detail.into(),
@@ -161,6 +175,9 @@ impl<D: Dial> Requests<D> {
                     }
                 }
             }
+            (Ok(Request::ConnectUdp(target)), PeerRole::Terminal) => {
+                self.carry_udp(&target, stream, peer, host).await;
+            }
             (Ok(Request::Enrol(terminal)), PeerRole::Enrolment) => {
                 match self.registry.enrol(&peer.key, terminal) {
                     Ok(()) => {
@@ -173,7 +190,7 @@ impl<D: Dial> Requests<D> {
                     }
                 }
             }
-            (Ok(Request::Connect(_)), _) => {
+            (Ok(Request::Connect(_) | Request::ConnectUdp(_)), _) => {
                 refuse(stream, &prohibited("a one-time key can only enrol")).await;
             }
             (Ok(Request::Enrol(_)), _) => {
@@ -222,7 +239,7 @@ async fn accept(mut stream: RequestStream) {
 }
 
 /// Answers that it is refused. An error means that nobody is there to hear it.
-async fn refuse(stream: RequestStream, refusal: &Refusal) {
+pub(super) async fn refuse(stream: RequestStream, refusal: &Refusal) {
     let (mut up, mut down) = stream.split();
     let _ = up.send_response(refusal.response()).await;
     let _ = up.finish().await;

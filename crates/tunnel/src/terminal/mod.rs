@@ -4,12 +4,16 @@
 //! - `session`: the one warm session
 //! - `hosts`: whose applications' connections
 //! - `flows`: applications' connections through it
+//! - `places`, `udp`: their flows of datagrams, which are bounded
 
 mod session;
 mod connector;
 mod hosts;
+mod places;
 mod flows;
+mod udp;
 
 pub use connector::{Connector, SessionError};
 pub use flows::Terminal;
 pub use session::Session;
+pub use udp::Unreachable;

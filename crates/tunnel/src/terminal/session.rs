@@ -12,7 +12,7 @@ use crate::session::{BidiStream, REPLACED, close, describe, path_summary};
 use crate::target::Target;
 use crate::transport::Transport;
 use crate::wire::proxy_status::Refusal;
-use crate::wire::{MAX_FIELD_SECTION, connect, enrol};
+use crate::wire::{MAX_FIELD_SECTION, connect, connect_udp, enrol};
 
 /// An open session. Clones are the same session.
 #[derive(Clone)]
@@ -21,6 +21,8 @@ pub struct Session {
     requests: h3::client::SendRequest<Opener, Bytes>,
     flows: Flows,
     lease: Arc<PathLease>,
+    /// The gateway as it was asked for, the authority of requests.
+    gateway: Arc<Target>,
 }
 
 /// A request's receiving half.
@@ -32,6 +34,7 @@ impl Session {
         connection: noq::Connection,
         transport: &Transport,
         lease: PathLease,
+        gateway: Target,
     ) -> Result<Self, String> {
         let wire = Connection::new(
             connection.clone(),
@@ -42,6 +45,7 @@ impl Session {
         let (mut driver, requests) = h3::client::builder()
             .max_field_section_size(MAX_FIELD_SECTION)
             .send_grease(false)
+            .enable_datagram(true)
             .build::<_, _, Bytes>(wire)
             .await
             .map_err(|error| error.to_string())?;
@@ -54,6 +58,7 @@ impl Session {
             requests,
             flows,
             lease: Arc::new(lease),
+            gateway: Arc::new(gateway),
         })
     }
 
@@ -107,6 +112,19 @@ impl Session {
         self.requests
             .clone()
             .send_request(connect::request(target, host))
+            .await
+    }
+
+    /// Opens a flow of UDP datagrams of the host with number `host` to `target` and returns
+    /// at once, without the gateway's answer.
+    pub async fn connect_udp(
+        &self,
+        target: &Target,
+        host: u32,
+    ) -> Result<h3::client::RequestStream<BidiStream, Bytes>, StreamError> {
+        self.requests
+            .clone()
+            .send_request(connect_udp::request(&self.gateway, target, host))
             .await
     }
 
