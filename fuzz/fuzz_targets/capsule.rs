@@ -10,7 +10,7 @@ libfuzzer_sys::fuzz_target!(|input: (u8, &[u8])| {
     for piece in stream.chunks(usize::from(cut) + 1) {
         reader.take(piece);
         loop {
-            match reader.next() {
+            match reader.next_datagram() {
                 Ok(Some(content)) => drop(datagram::udp_payload(content)),
                 Ok(None) => break,
                 Err(_) => return,

@@ -3,9 +3,9 @@
 use bentpipe_tunnel::identity::enrolment_line::EnrolmentLine;
 use bentpipe_tunnel::target::Target;
 use bentpipe_tunnel::wire::capsule::{self, Reader};
-use bentpipe_tunnel::wire::{connect, connect_udp, datagram};
 use bentpipe_tunnel::wire::proxy_status::Refusal;
 use bentpipe_tunnel::wire::request::Request;
+use bentpipe_tunnel::wire::{connect, connect_udp, datagram};
 use bytes::Bytes;
 use http::{HeaderValue, Response};
 use proptest::prelude::*;
@@ -72,7 +72,7 @@ proptest! {
         let mut read = Vec::new();
         for piece in stream.chunks(cut) {
             reader.take(piece);
-            while let Some(content) = reader.next().unwrap() {
+            while let Some(content) = reader.next_datagram().unwrap() {
                 read.push(content.to_vec());
             }
         }
@@ -97,7 +97,7 @@ fn read_capsules(stream: &[u8], cut: usize) {
     for piece in stream.chunks(cut) {
         reader.take(piece);
         loop {
-            match reader.next() {
+            match reader.next_datagram() {
                 Ok(Some(content)) => {
                     if let Ok(payload) = datagram::udp_payload(content) {
                         assert!(payload.len() <= datagram::LONGEST);
@@ -134,8 +134,14 @@ fn the_paths_of_rfc_9298_are_read_and_others_are_not() {
     };
     for (path, right) in [
         ("/.well-known/masque/udp/192.0.2.6/443/", "192.0.2.6:443"),
-        ("/.well-known/masque/udp/2001%3Adb8%3A%3A42/443/", "[2001:db8::42]:443"),
-        ("/.well-known/masque/udp/target.example.com/53", "target.example.com:53"),
+        (
+            "/.well-known/masque/udp/2001%3Adb8%3A%3A42/443/",
+            "[2001:db8::42]:443",
+        ),
+        (
+            "/.well-known/masque/udp/target.example.com/53",
+            "target.example.com:53",
+        ),
     ] {
         assert_eq!(target(path).as_deref(), Ok(right));
     }
@@ -160,7 +166,10 @@ fn contents_are_read_as_their_context_says() {
     let read = |content: &'static [u8]| datagram::udp_payload(Bytes::from_static(content));
     assert_eq!(read(b"\0payload"), Ok(Bytes::from_static(b"payload")));
     assert_eq!(read(b"\0"), Ok(Bytes::new()));
-    assert_eq!(read(b"\x02x"), Err(datagram::ContentError::UnknownContext(2)));
+    assert_eq!(
+        read(b"\x02x"),
+        Err(datagram::ContentError::UnknownContext(2))
+    );
     assert_eq!(read(b""), Err(datagram::ContentError::Malformed));
     assert_eq!(read(b"\x40"), Err(datagram::ContentError::Malformed));
 }

@@ -254,10 +254,10 @@ fn readers_that_stop_with_large_windows_give_way() {
 }
 
 /// Datagrams a second of a call at 1 Mbit/s, and their payload, bytes.
-const CALL: (u64, usize) = (100, 1200);
+const CALL: (u32, usize) = (100, 1200);
 
 /// How long each of `count` datagrams of a call towards the application took that came.
-async fn call(world: &World, count: u64) -> Vec<Duration> {
+async fn call(world: &World, count: u32) -> Vec<Duration> {
     const PEER: &str = "93.184.216.34:5004";
     let mut sockets = world.internet.serve_udp(PEER);
     let (application, carried) = world.connect_udp(1, PEER);
@@ -266,7 +266,7 @@ async fn call(world: &World, count: u64) -> Vec<Duration> {
     let begin = now();
     tokio::spawn(async move {
         for number in 0..count {
-            tokio::time::sleep_until(begin + Duration::from_secs(number) / CALL.0 as u32).await;
+            tokio::time::sleep_until(begin + Duration::from_secs(1) * number / CALL.0).await;
             let mut datagram = vec![0; CALL.1];
             let age = u64::try_from(begin.elapsed().as_nanos()).unwrap();
             datagram[..8].copy_from_slice(&age.to_be_bytes());

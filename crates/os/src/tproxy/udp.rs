@@ -73,12 +73,15 @@ fn set_flag(socket: &Socket, level: libc::c_int, name: libc::c_int) -> io::Resul
     }
 }
 
+/// What gives datagrams to a flow, by application and destination.
+type Open = BTreeMap<(SocketAddr, SocketAddr), mpsc::Sender<Vec<u8>>>;
+
 /// The flows whose first datagram came to a listener, by application and destination.
 #[derive(Debug, Clone, Default)]
-struct Flows(Arc<Mutex<BTreeMap<(SocketAddr, SocketAddr), mpsc::Sender<Vec<u8>>>>>);
+struct Flows(Arc<Mutex<Open>>);
 
 impl Flows {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(SocketAddr, SocketAddr), mpsc::Sender<Vec<u8>>>> {
+    fn lock(&self) -> MutexGuard<'_, Open> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -115,7 +115,7 @@ pub async fn carry<U: Up, D: Down>(
         let mut capsules = capsule::Reader::default();
         while let Some(data) = down.receive().await? {
             capsules.take(&data);
-            while let Some(content) = capsules.next()? {
+            while let Some(content) = capsules.next_datagram()? {
                 deliver(socket, content, activity).await?;
             }
         }

@@ -33,7 +33,6 @@ struct State {
 
 #[derive(Debug)]
 struct Taken {
-    host: u32,
     activity: Arc<Activity>,
     /// Its datagrams when it was last looked at.
     seen: u32,
@@ -70,7 +69,6 @@ impl Places {
         let number = state.next;
         state.next += 1;
         let taken = Taken {
-            host,
             activity,
             seen: 0,
             _evict: evict,

@@ -37,14 +37,14 @@ pub struct Reader {
 pub struct MalformedCapsule;
 
 impl Reader {
-    /// Takes what comes next on the stream; [`Self::next`] has to be asked until it has
+    /// Takes what comes next on the stream; [`Self::next_datagram`] has to be asked until it has
     /// nothing more.
     pub fn take(&mut self, data: &[u8]) {
         self.data.extend_from_slice(data);
     }
 
     /// The content of the next DATAGRAM capsule that is complete.
-    pub fn next(&mut self) -> Result<Option<Bytes>, MalformedCapsule> {
+    pub fn next_datagram(&mut self) -> Result<Option<Bytes>, MalformedCapsule> {
         loop {
             let skipped = self.skipped.min(self.data.len() as u64);
             self.skipped -= skipped;
