@@ -5,7 +5,6 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,20 +31,24 @@ class Key:
         """As the gateway's list of terminals has it."""
         words = ["openssl", "x509", "-in", str(self.certificate), "-pubkey", "-noout"]
         pem = subprocess.run(words, capture_output=True, check=True).stdout
-        der = subprocess.run(["openssl", "pkey", "-pubin", "-outform", "DER"], input=pem, capture_output=True, check=True)
+        der = subprocess.run(
+            ["openssl", "pkey", "-pubin", "-outform", "DER"], input=pem, capture_output=True, check=True
+        )
         return "sha256:" + base64.urlsafe_b64encode(hashlib.sha256(der.stdout).digest()).decode().rstrip("=")
 
 
 @pytest.fixture
-def key(tmp_path: Path) -> Iterator[Key]:
+def key(tmp_path: Path) -> Key:
     made = Key(tmp_path / "client.key", tmp_path / "client.pem")
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ed25519", "-nodes", "-days", "30", "-subj", "/CN=client"]
-        + ["-keyout", str(made.key), "-out", str(made.certificate)],
+        [
+            *("openssl", "req", "-x509", "-newkey", "ed25519", "-nodes", "-days", "30", "-subj", "/CN=client"),
+            *("-keyout", str(made.key), "-out", str(made.certificate)),
+        ],
         capture_output=True,
         check=True,
     )
-    yield made
+    return made
 
 
 def enrol(tunnel: Bentpipe, key: Key) -> None:
