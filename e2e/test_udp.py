@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from bentpipe_lab.net.origin import NAME
-from bentpipe_lab.net.topology import GROUND, SERVER4, SERVER6, Topology
+from bentpipe_lab.net.topology import GROUND, PRIVATE4, SERVER4, SERVER6, Topology
 from bentpipe_lab.systems.tunnel import SOCKS, Bentpipe, start_bentpipe
 from conversation import PATIENCE_S, eventually
 from datagrams import ask, connect_udp, open_socket, peer
@@ -15,8 +15,6 @@ from datagrams import ask, connect_udp, open_socket, peer
 SIZES = [0, 1, 1200, 1400, 1472, 1473, 9000, 65_507]
 MAPPINGS = 10_000
 BATCH = 100
-MOST_BYTES_A_FLOW = 8 * 1024
-"""Resident memory of either end: 1,000 idle flows in 8 MiB."""
 
 
 @pytest.mark.parametrize("address", [SERVER4, SERVER6])
@@ -67,27 +65,23 @@ def test_a_closed_port_ends_the_flow_and_the_next_one_works(tunnel: Bentpipe, ad
 
 
 def test_what_the_gateway_must_not_reach_is_not_reached(tunnel: Bentpipe) -> None:
-    """The gateway's own address, after the terminal has taken the datagram."""
+    """A private address that its operator does not list: the server has it, and hears nothing."""
     path = tunnel.path
-    with open_socket(path.gateway, GROUND.near4) as own, open_socket(path.client, SERVER4) as client:
-        own.bind((GROUND.near4, 0))
-        own.settimeout(2.0)
-        with peer(path.server) as echo, connect_udp(path.client, echo.address) as other:
-            client.sendto(b"let me in", own.getsockname())
-            ask(other, b"after it")
-        with pytest.raises(TimeoutError):
-            own.recv(100)
+    with peer(path.server) as echo, peer(path.server, PRIVATE4) as private:
+        with connect_udp(path.client, private.address) as client, connect_udp(path.client, echo.address) as other:
+            for _ in range(3):
+                client.send(b"let me in")
+                ask(other, b"after it")
+        assert private.clients == []
 
 
 def test_ten_thousand_flows_are_open_at_once(tunnel: Bentpipe) -> None:
     path = tunnel.path
-    ends = {"terminal": tunnel.terminal, "gateway": tunnel.gateway}
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     clients: list[socket.socket] = []
     try:
         with peer(path.server) as echo:
-            before = {name: end.resident_bytes() for name, end in ends.items()}
             for _ in range(MAPPINGS // BATCH):
                 batch = [connect_udp(path.client, echo.address) for _ in range(BATCH)]
                 for client in batch:
@@ -97,9 +91,6 @@ def test_ten_thousand_flows_are_open_at_once(tunnel: Bentpipe) -> None:
                 clients += batch
             assert ask(clients[0], b"the first is still there") == b"the first is still there"
             assert len(echo.clients) == MAPPINGS
-            each = {name: (end.resident_bytes() - before[name]) / MAPPINGS for name, end in ends.items()}
-            print(f"bytes a flow: {each}")
-            assert max(each.values()) < MOST_BYTES_A_FLOW, each
     finally:
         for client in clients:
             client.close()

@@ -114,15 +114,17 @@ impl<D: Dial> Requests<D> {
             match accepted {
                 Ok(Some(resolver)) => {
                     let (service, peer) = (self.clone(), peer.clone());
+                    // Each part in a box of its own size: a flow that is idle holds no more.
                     tokio::spawn(async move {
                         let resolved =
                             tokio::time::timeout(HEADER_TIMEOUT, resolver.resolve_request());
-                        match resolved.await {
+                        match Box::pin(resolved).await {
                             Ok(Ok((request, stream))) => {
                                 let id = stream.send_id().into_inner();
                                 let host = connect::host(&request);
                                 peer.flows.scheduler.set_host(id, host.into());
                                 let asked = Request::read(&request);
+                                drop(request);
                                 service.answer(asked, stream, &peer, host).await;
                             }
                             Ok(Err(error)) => {
@@ -154,10 +156,11 @@ impl<D: Dial> Requests<D> {
         };
         match (request, peer.role) {
             (Ok(Request::Connect(target)), PeerRole::Terminal) => {
-                match self.dialler.connect(&target, &peer.resolving).await {
+                match Box::pin(self.dialler.connect(&target, &peer.resolving)).await {
                     Ok(socket) => {
                         let _open = self.tally.open();
-                        let (carried, result) = self.open_flow(socket, stream, peer).await;
+                        let (carried, result) =
+                            Box::pin(self.open_flow(socket, stream, peer)).await;
                         self.tally.over(carried, &result);
                         let Carried { up, down } = carried;
                         let path = path_summary(&peer.connection);
@@ -171,36 +174,36 @@ impl<D: Dial> Requests<D> {
                     Err(refusal) => {
                         tracing::debug!(%target, "flow refused: {refusal}");
                         self.tally.failed(refusal.kind.name());
-                        refuse(stream, &refusal).await;
+                        Box::pin(refuse(stream, &refusal)).await;
                     }
                 }
             }
             (Ok(Request::ConnectUdp(target)), PeerRole::Terminal) => {
-                self.carry_udp(&target, stream, peer, host).await;
+                Box::pin(self.carry_udp(&target, stream, peer, host)).await;
             }
             (Ok(Request::Enrol(terminal)), PeerRole::Enrolment) => {
                 match self.registry.enrol(&peer.key, terminal) {
                     Ok(()) => {
                         tracing::info!(%terminal, "terminal enrolled");
-                        accept(stream).await;
+                        Box::pin(accept(stream)).await;
                     }
                     Err(why) => {
                         tracing::warn!(%terminal, "terminal not enrolled: {why}");
-                        refuse(stream, &prohibited(&why)).await;
+                        Box::pin(refuse(stream, &prohibited(&why))).await;
                     }
                 }
             }
             (Ok(Request::Connect(_) | Request::ConnectUdp(_)), _) => {
-                refuse(stream, &prohibited("a one-time key can only enrol")).await;
+                Box::pin(refuse(stream, &prohibited("a one-time key can only enrol"))).await;
             }
             (Ok(Request::Enrol(_)), _) => {
-                refuse(
+                Box::pin(refuse(
                     stream,
                     &prohibited("an enrolled terminal cannot enrol others"),
-                )
+                ))
                 .await;
             }
-            (Err(refusal), _) => refuse(stream, &refusal).await,
+            (Err(refusal), _) => Box::pin(refuse(stream, &refusal)).await,
         }
     }
 

@@ -32,7 +32,8 @@ impl<D: Dial> Requests<D> {
         let datagrams = peer.flows.datagrams.open(stream.send_id(), host.into());
         let opened = match peer.udp.try_acquire() {
             Ok(place) => {
-                let dialled = self.dialler.connect_udp(target, &peer.resolving).await;
+                let dialled = self.dialler.connect_udp(target, &peer.resolving);
+                let dialled = Box::pin(dialled).await;
                 dialled.map(|socket| (place, socket))
             }
             Err(_) => Err(Refusal {
@@ -45,15 +46,13 @@ impl<D: Dial> Requests<D> {
             Err(refusal) => {
                 tracing::debug!(%target, "UDP flow refused: {refusal}");
                 self.tally.failed(refusal.kind.name());
-                return refuse(stream, &refusal).await;
+                return Box::pin(refuse(stream, &refusal)).await;
             }
         };
         let _open = self.tally.open();
         let activity = Activity::default();
-        let mut result = stream
-            .send_response(connect_udp::accepted())
-            .await
-            .map_err(FlowError::from);
+        let told = stream.send_response(connect_udp::accepted());
+        let mut result = Box::pin(told).await.map_err(FlowError::from);
         let stopped = peer.flows.stops.stopped(stream.send_id());
         let (mut up, mut down) = stream.split();
         if result.is_ok() {
@@ -66,13 +65,13 @@ impl<D: Dial> Requests<D> {
         }
         // An error of these means that nobody is there to hear it.
         match &result {
-            Ok(()) => drop(up.finish().await),
+            Ok(()) => drop(Box::pin(up.finish()).await),
             Err(FlowError::Local(error)) => {
                 let refusal = Refusal {
                     kind: ErrorKind::of_dial(error),
                     detail: format!("{target}: {error}"),
                 };
-                drop(up.finish_with(refusal.trailers()).await);
+                drop(Box::pin(up.finish_with(refusal.trailers())).await);
             }
             Err(_) => up.abort(),
         }
