@@ -2,6 +2,7 @@
 //!
 //! - [`selection`]: which controllers there are, the library's own among them
 //! - [`controller`]: the project's congestion controllers behind the library's trait
+//! - [`monitor`]: what a controller does, for whoever measures
 //! - `pacing`: bursts of at most 2 ms
 //! - [`acks`]: how often the peer acknowledges
 //! - [`transport`]: transport parameters for a satellite
@@ -10,9 +11,11 @@
 //! - [`varint`]: the integers of QUIC and HTTP/3
 //! - `frames`: how long a frame may be
 //! - [`datagrams`]: what is sent beside the streams, under `codel`
+//! - [`fingerprint`]: the hash of a public key, which names a peer
 //! - [`h3`]: the HTTP/3 library on connections of the QUIC library
 
 pub mod selection;
+pub mod monitor;
 pub mod controller;
 mod pacing;
 pub mod acks;
@@ -23,6 +26,7 @@ pub mod varint;
 mod frames;
 mod codel;
 pub mod datagrams;
+pub mod fingerprint;
 pub mod h3;
 
 pub use controller::Factory;

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Context, Poll};
 
+use hickory_proto::op::Message;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A connected byte stream: the local side of a flow.
@@ -37,10 +38,17 @@ pub trait DatagramSocket: Send + Sync + 'static {
     fn poll_send(&self, context: &mut Context<'_>, datagram: &[u8]) -> Poll<io::Result<()>>;
 }
 
-/// Turns names into addresses.
+/// Asks DNS.
 pub trait Resolve: Send + Sync + 'static {
     /// All addresses of `host`, the preferred first.
     fn resolve(&self, host: &str) -> impl Future<Output = io::Result<Vec<IpAddr>>> + Send;
+
+    /// What the name servers answer to `question`, whatever that is. The error says that none
+    /// has answered; where there are none, that is all that is ever said.
+    fn query(&self, question: Message) -> impl Future<Output = io::Result<Message>> + Send {
+        drop(question);
+        async { Err(io::Error::other("there is no name server")) }
+    }
 }
 
 /// Connects to origins on behalf of the gateway.

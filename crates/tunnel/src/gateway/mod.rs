@@ -7,6 +7,7 @@
 //! - [`egress`]: what may be dialled
 //! - `dial`: connections to origins
 //! - `udp`: flows of datagrams
+//! - `dns`: questions of DNS
 //! - `serve`: all of it together
 
 mod admission;
@@ -14,6 +15,7 @@ mod log_limit;
 mod sessions;
 pub mod egress;
 mod dial;
+mod dns;
 mod requests;
 mod udp;
 mod serve;

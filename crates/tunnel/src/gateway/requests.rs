@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, watch};
 
 use super::dial::Dialler;
+use super::dns;
 use crate::flow::stalled::{Held, StalledFlows};
 use crate::flow::stream::Down as _;
 use crate::flow::tally::Tally;
@@ -18,6 +19,7 @@ use crate::identity::{Fingerprint, PeerRole, Registry};
 use crate::session::{BidiStream, path_summary};
 use crate::sockets::Dial;
 use crate::transport::MAX_UDP_FLOWS;
+use crate::wire::dns::MAX_UNDER_WAY;
 use crate::wire::proxy_status::{self, ErrorKind, Refusal};
 use crate::wire::request::Request;
 use crate::wire::{MAX_FIELD_SECTION, connect};
@@ -60,6 +62,8 @@ pub(super) struct Peer {
     pub(super) resolving: Semaphore,
     /// Flows of UDP datagrams that it may have open beside each other.
     pub(super) udp: Semaphore,
+    /// Questions of DNS that it may have under way at the same time.
+    asking: Semaphore,
 }
 
 impl<D: Dial> Requests<D> {
@@ -79,6 +83,7 @@ impl<D: Dial> Requests<D> {
             stalled: StalledFlows::default(),
             resolving: Semaphore::new(MAX_RESOLVING),
             udp: Semaphore::new(MAX_UDP_FLOWS),
+            asking: Semaphore::new(MAX_UNDER_WAY),
         });
         let mut requests = match h3::server::builder()
             .max_field_section_size(MAX_FIELD_SECTION)
@@ -181,6 +186,15 @@ impl<D: Dial> Requests<D> {
             (Ok(Request::ConnectUdp(target)), PeerRole::Terminal) => {
                 Box::pin(self.carry_udp(&target, stream, peer, host)).await;
             }
+            (Ok(Request::Dns(question)), PeerRole::Terminal) => {
+                let mut stream = stream;
+                let resolver = self.dialler.resolver();
+                let answered = dns::answer(resolver, &peer.asking, question, &mut stream);
+                if let Err(refusal) = Box::pin(answered).await {
+                    tracing::debug!("question refused: {refusal}");
+                    Box::pin(refuse(stream, &refusal)).await;
+                }
+            }
             (Ok(Request::Enrol(terminal)), PeerRole::Enrolment) => {
                 match self.registry.enrol(&peer.key, terminal) {
                     Ok(()) => {
@@ -193,7 +207,7 @@ impl<D: Dial> Requests<D> {
                     }
                 }
             }
-            (Ok(Request::Connect(_) | Request::ConnectUdp(_)), _) => {
+            (Ok(Request::Connect(_) | Request::ConnectUdp(_) | Request::Dns(_)), _) => {
                 Box::pin(refuse(stream, &prohibited("a one-time key can only enrol"))).await;
             }
             (Ok(Request::Enrol(_)), _) => {

@@ -5,6 +5,7 @@
 //! - `hosts`: whose applications' connections
 //! - `flows`: applications' connections through it
 //! - `places`, `udp`: their flows of datagrams, which are bounded
+//! - [`dns`]: applications' questions of DNS
 
 mod session;
 mod connector;
@@ -12,6 +13,7 @@ mod hosts;
 mod places;
 mod flows;
 mod udp;
+pub mod dns;
 
 pub use connector::{Connector, SessionError};
 pub use flows::Terminal;

@@ -2,6 +2,7 @@
 //!
 //! - [`connect`]: the request for a TCP connection
 //! - [`connect_udp`]: the request for UDP datagrams, carried as [`datagram`]s and [`capsule`]s
+//! - [`dns`]: a question of DNS
 //! - [`enrol`]: the request to enrol a terminal
 //! - [`request`]: any of them, as the gateway reads it
 //! - [`proxy_status`]: the answer when a request fails
@@ -11,6 +12,7 @@ pub mod connect;
 pub mod datagram;
 pub mod capsule;
 pub mod connect_udp;
+pub mod dns;
 pub mod enrol;
 pub mod request;
 

@@ -3,7 +3,7 @@
 use http::Method;
 
 use super::proxy_status::{ErrorKind, Refusal};
-use super::{connect, connect_udp, enrol};
+use super::{connect, connect_udp, dns, enrol};
 use crate::identity::Fingerprint;
 use crate::target::Target;
 
@@ -14,6 +14,8 @@ pub enum Request {
     Connect(Target),
     /// UDP datagrams to and from a peer.
     ConnectUdp(Target),
+    /// A question of DNS.
+    Dns(dns::Question),
     /// To enrol a terminal.
     Enrol(Fingerprint),
 }
@@ -34,6 +36,7 @@ impl Request {
         }
         match *request.method() {
             Method::CONNECT => connect::target(request).map(Self::Connect),
+            _ if request.uri().path() == dns::PATH => dns::question(request).map(Self::Dns),
             Method::POST if request.uri().path() == enrol::PATH => {
                 enrol::terminal(request).map(Self::Enrol)
             }
