@@ -137,7 +137,9 @@ mod tests {
 
     #[test]
     fn encrypted_extensions_name_protocol_and_windows() {
-        let parameters = [0x04, 0x04, 0x80, 0x10, 0x00, 0x00, 0x0a, 0x01, 0x05, 0x01, 0x02, 0x40, 0x64];
+        let parameters = [
+            0x04, 0x04, 0x80, 0x10, 0x00, 0x00, 0x0a, 0x01, 0x05, 0x01, 0x02, 0x40, 0x64,
+        ];
         let mut list = vec![0, 16, 0, 5, 0, 3, 2, b'h', b'3', 0, 57, 0, 13];
         list.extend(parameters);
         let mut body = u16::try_from(list.len()).unwrap().to_be_bytes().to_vec();
