@@ -45,6 +45,7 @@ class BentpipeTransparent(Adapter):
 
     name = "bentpipe-transparent"
     ours = True
+    udp = True
     resolver = RESOLVER
 
     def start(self, path: Topology) -> None:

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use bentpipe_cc::Choice;
-use bentpipe_os::tproxy::{Capture, Fail};
+use bentpipe_os::tproxy::{ApplicationQuic, Capture, Fail, OtherProtocols};
 use bentpipe_tunnel::gateway::egress::Egress;
 use bentpipe_tunnel::terminal::dns::Settings;
 use bentpipe_tunnel::transport::Transport;
@@ -135,7 +135,7 @@ const DRAIN: Span = Span::from_millis(10_000);
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ingress {
-    /// TCP connections that pass through this machine.
+    /// TCP connections and UDP datagrams that pass through this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transparent: Option<Transparent>,
     /// A SOCKS5 proxy (RFC 1928).
@@ -199,11 +199,12 @@ impl Dns {
     }
 }
 
-/// TCP connections that pass through this machine. Needs root or CAP_NET_ADMIN.
+/// TCP connections and UDP datagrams that pass through this machine. Needs root or
+/// CAP_NET_ADMIN.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Transparent {
-    /// New TCP connections that come in through these are taken.
+    /// New TCP connections, and UDP datagrams, that come in through these are taken.
     pub interfaces: Vec<String>,
     /// Where the kernel delivers it, on loopback.
     #[serde(default = "transparent_port")]
@@ -221,6 +222,15 @@ pub struct Transparent {
     /// outside the tunnel (open).
     #[serde(default)]
     pub fail: Fail,
+    /// QUIC of applications, which is UDP to port 443: carried like other datagrams
+    /// (tunnel), or answered with ICMP port unreachable (refuse), upon which they use TCP,
+    /// which the tunnel can speed up. Changes at SIGHUP.
+    #[serde(default)]
+    pub quic: ApplicationQuic,
+    /// What is neither TCP nor UDP and would pass, such as pings: answered with ICMP
+    /// prohibited (refuse), or outside the tunnel (pass). Changes at SIGHUP.
+    #[serde(default)]
+    pub other_protocols: OtherProtocols,
     /// What becomes of them when the terminal is stopped in order.
     #[serde(default)]
     pub after_stop: AfterStop,
@@ -253,6 +263,8 @@ impl Transparent {
             port: self.port,
             leave: self.left_alone(),
             fail: self.fail,
+            quic: self.quic,
+            other: self.other_protocols,
         }
     }
 }

@@ -41,7 +41,7 @@ listen = "127.0.0.1:1080"
 # [dns]
 # listen = ["127.0.0.1:53"]
 
-# All TCP that passes through this machine from these interfaces (needs root).
+# All TCP and UDP that passes through this machine from these interfaces (needs root).
 # Private networks and those that this machine is connected to are left alone. If the
 # terminal is killed, the rest is held back; fail = "open" lets it go its own way.
 # [ingress.transparent]
@@ -302,6 +302,9 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
         if let Some(listener) = installed.ipv6 {
             tasks.spawn(ingress::transparent(listener, terminal.clone()));
         }
+        for listener in installed.udp {
+            tasks.spawn(tproxy::udp::carry(listener, terminal.clone()));
+        }
         let installed = Arc::new(installed.rules);
         let kept = installed.clone();
         tasks.spawn(async move { match kept.keep().await {} });
@@ -362,9 +365,7 @@ async fn reloaded(
 ) -> Option<config::Terminal> {
     let new = daemon::read_again(files.read_terminal())?;
     if let (Some(rules), Some(transparent)) = (rules, &new.ingress.transparent)
-        && let Err(error) = rules
-            .change(transparent.left_alone(), transparent.fail)
-            .await
+        && let Err(error) = rules.change(transparent.capture()).await
     {
         tracing::error!("{error}; all stays as it was");
         return None;
@@ -377,6 +378,8 @@ async fn reloaded(
             transparent.leave.clear();
             transparent.leave_private = true;
             transparent.fail = tproxy::Fail::Closed;
+            transparent.quic = tproxy::ApplicationQuic::Tunnel;
+            transparent.other_protocols = tproxy::OtherProtocols::Refuse;
         }
     });
     Some(new)
