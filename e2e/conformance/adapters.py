@@ -14,7 +14,7 @@ from bentpipe_lab.systems.contract import Settings, System
 from bentpipe_lab.systems.hysteria2 import Hysteria2
 from bentpipe_lab.systems.tuic import Tuic
 from bentpipe_lab.systems.tunnel import HTTP, RESOLVER, SOCKS, start_bentpipe
-from conversation import PATIENCE_S, connect, eventually
+from conversation import connect, eventually
 
 Address = tuple[str, int]
 

@@ -68,7 +68,8 @@ impl FlowError {
         let kind = match self {
             Self::Refused(refusal) => return refusal.clone(),
             Self::Unanswered | Self::NoSession => ErrorKind::ConnectionTimeout,
-            Self::Stalled => ErrorKind::ConnectionLimitReached,
+            Self::Stalled | Self::Evicted => ErrorKind::ConnectionLimitReached,
+            Self::Malformed => ErrorKind::ProxyInternalError,
             Self::Local(_) | Self::Stream(_) | Self::Stopped => ErrorKind::ConnectionTerminated,
         };
         Refusal {
