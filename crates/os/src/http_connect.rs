@@ -76,7 +76,7 @@ async fn converse(stream: TcpStream, proxy: &Proxy, terminal: &Terminal) -> io::
     let service = service_fn(async |mut request: Request<Incoming>| {
         let target = match answer(&request, proxy, here) {
             Ok(target) => target,
-            Err(response) => return Ok::<_, Infallible>(response),
+            Err(response) => return Ok::<_, Infallible>(*response),
         };
         let terminal = terminal.clone();
         let upgrade = hyper::upgrade::on(&mut request);
@@ -126,19 +126,19 @@ fn answer<B>(
     request: &Request<B>,
     proxy: &Proxy,
     here: SocketAddr,
-) -> Result<Target, Response<String>> {
+) -> Result<Target, Box<Response<String>>> {
     let direct = request.uri().authority().is_none();
     if direct && PAC.contains(&request.uri().path()) {
-        return Err(match *request.method() {
+        return Err(Box::new(match *request.method() {
             Method::GET | Method::HEAD => pac(proxy, here),
             _ => not_allowed("the PAC file can be read only", "GET, HEAD"),
-        });
+        }));
     }
     if *request.method() != Method::CONNECT {
-        return Err(not_allowed(
+        return Err(Box::new(not_allowed(
             "this proxy carries CONNECT only: use https, or the SOCKS5 proxy; the PAC file is at /proxy.pac",
             "CONNECT",
-        ));
+        )));
     }
     if let Some(users) = &proxy.users
         && !is_admitted(users, request.headers().get(header::PROXY_AUTHORIZATION))
@@ -150,17 +150,20 @@ fn answer<B>(
         let challenge = HeaderValue::from_static("Basic realm=\"bentpipe\", charset=\"UTF-8\"");
         let headers = response.headers_mut();
         headers.insert(header::PROXY_AUTHENTICATE, challenge);
-        return Err(response);
+        return Err(Box::new(response));
     }
     let authority = request.uri().authority();
     let target = authority.map(|authority| authority.as_str().parse::<Target>());
     match target {
         Some(Ok(target)) => Ok(target),
-        Some(Err(error)) => Err(told_as(StatusCode::BAD_REQUEST, &error.to_string())),
-        None => Err(told_as(
+        Some(Err(error)) => Err(Box::new(told_as(
+            StatusCode::BAD_REQUEST,
+            &error.to_string(),
+        ))),
+        None => Err(Box::new(told_as(
             StatusCode::BAD_REQUEST,
             "CONNECT needs a host and a port, like \"CONNECT example.net:443 HTTP/1.1\"",
-        )),
+        ))),
     }
 }
 
@@ -240,7 +243,7 @@ mod tests {
         method: &str,
         uri: &str,
         authorization: &str,
-    ) -> Result<Target, Response<String>> {
+    ) -> Result<Target, Box<Response<String>>> {
         let request = Request::builder().method(method).uri(uri);
         let request = request.header("proxy-authorization", authorization);
         answer(&request.body(()).unwrap(), proxy, HERE.parse().unwrap())
