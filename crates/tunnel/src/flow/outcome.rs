@@ -30,6 +30,12 @@ pub enum FlowError {
     /// The gateway did not open the flow.
     #[error("the gateway refused: {0}")]
     Refused(#[from] Refusal),
+    /// The other end's datagrams or capsules make no sense.
+    #[error("the other end sent a malformed datagram or capsule")]
+    Malformed,
+    /// Too many flows are open, and this one was idle for longest.
+    #[error("ended: the longest idle of too many UDP flows")]
+    Evicted,
     /// Too many flows have stalled, and this one for longest.
     #[error("reset: the longest-stalled of too many stalled flows")]
     Stalled,
@@ -49,6 +55,8 @@ impl FlowError {
             Self::Stream(_) => "stream",
             Self::Stopped => "stopped",
             Self::Refused(refusal) => refusal.kind.name(),
+            Self::Malformed => "malformed",
+            Self::Evicted => "evicted",
             Self::Stalled => "stalled",
             Self::Unanswered => "unanswered",
             Self::NoSession => "no_session",

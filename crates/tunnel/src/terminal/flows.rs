@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::connector::Connector;
 use super::hosts::Hosts;
+use super::places::Places;
 use super::session::{DownStream, Session};
 use crate::flow::stalled::{Held, StalledFlows};
 use crate::flow::tally::Tally;
@@ -17,7 +18,7 @@ use crate::flow::{Carried, FlowError, tcp};
 use crate::session::BidiStream;
 use crate::sockets::{Resolve, Socket};
 use crate::target::Target;
-use crate::transport::MAX_FLOWS;
+use crate::transport::{MAX_FLOWS, MAX_UDP_FLOWS};
 use crate::wire::proxy_status::Refusal;
 
 /// How long a flow waits for a session before it is reset. Browsers give up on a
@@ -27,16 +28,17 @@ const SESSION_WAIT: Duration = Duration::from_secs(10);
 /// How long the gateway has to say whether the origin accepts: the ten seconds that it
 /// gives the origin, and a satellite there and back. A gateway that has vanished is not
 /// waited for until its session times out.
-const ANSWER_WAIT: Duration = Duration::from_secs(15);
+pub(super) const ANSWER_WAIT: Duration = Duration::from_secs(15);
 
 /// A running terminal. Clones are the same terminal.
 #[derive(Clone)]
 pub struct Terminal {
     session: watch::Receiver<Option<Session>>,
     flows: Arc<Semaphore>,
-    hosts: Hosts,
+    pub(super) hosts: Hosts,
     stalled: StalledFlows,
-    tally: Tally,
+    pub(super) udp: Places,
+    pub(super) tally: Tally,
 }
 
 impl Terminal {
@@ -50,6 +52,7 @@ impl Terminal {
             flows: Arc::new(Semaphore::new(MAX_FLOWS as usize)),
             hosts: Hosts::default(),
             stalled,
+            udp: Places::new(MAX_UDP_FLOWS),
             tally: Tally::default(),
         };
         (terminal, async move { connector.keep(&current).await })
@@ -118,15 +121,20 @@ impl Terminal {
         target: &Target,
         host: u32,
     ) -> Result<(Session, h3::client::RequestStream<BidiStream, Bytes>), FlowError> {
-        let mut current = self.session.clone();
-        let wait = current.wait_for(|session| session.as_ref().is_some_and(|s| !s.is_closed()));
-        let session = match tokio::time::timeout(SESSION_WAIT, wait).await {
-            Ok(Ok(session)) => session.clone().ok_or(FlowError::NoSession)?,
-            _ => return Err(FlowError::NoSession),
-        };
+        let session = self.open_session().await?;
         let stream = session.connect(target, host).await?;
         let id = stream.id().into_inner();
         session.flows().scheduler.set_host(id, host.into());
         Ok((session, stream))
+    }
+
+    /// The session, as soon as there is one; flows wait for it, but not for long.
+    pub(super) async fn open_session(&self) -> Result<Session, FlowError> {
+        let mut current = self.session.clone();
+        let wait = current.wait_for(|session| session.as_ref().is_some_and(|s| !s.is_closed()));
+        match tokio::time::timeout(SESSION_WAIT, wait).await {
+            Ok(Ok(session)) => session.clone().ok_or(FlowError::NoSession),
+            _ => Err(FlowError::NoSession),
+        }
     }
 }
