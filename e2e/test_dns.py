@@ -13,12 +13,15 @@ from pathlib import Path
 import pytest
 
 from bentpipe_lab.net import host
+from bentpipe_lab.net.origin import NAME
 from bentpipe_lab.net.process import Process
-from bentpipe_lab.net.topology import PRIVATE4, SERVER4, SERVER6, Topology
+from bentpipe_lab.net.topology import BLACKHOLE4, PRIVATE4, SERVER4, SERVER6, Topology
 from bentpipe_lab.systems.tunnel import RESOLVER, Bentpipe
 from conversation import PATIENCE_S, connect, eventually
 from test_operation import status
 
+ANOTHER4 = "10.77.2.9"
+"""An address of the server that no name has."""
 LONG_TEXT = "a text of some length that fills an answer"
 
 
@@ -178,6 +181,37 @@ def test_status_counts_questions(tunnel: Bentpipe) -> None:
     after = status(tunnel.terminal_config)["dns"]
     assert after["questions"] == before["questions"] + 2
     assert after["kept"] > before["kept"]
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize("transport", ["+notcp", "+tcp"])
+def test_whichever_name_server_is_asked_the_terminal_answers(tunnel: Bentpipe, transport: str) -> None:
+    """Transparently, also where the address that is asked has no name server at all."""
+    for at in (SERVER4, BLACKHOLE4):
+        assert dig(tunnel.path, transport, "www.lab.example", at=at).data == [SERVER4]
+    before = status(tunnel.terminal_config)["dns"]["kept"]
+    dig(tunnel.path, transport, "www.lab.example", at=BLACKHOLE4)
+    assert status(tunnel.terminal_config)["dns"]["kept"] == before + 1
+
+
+def carried(tunnel: Bentpipe, name: str) -> int:
+    """Bytes that status says were carried from a server of that name."""
+    names = status(tunnel.terminal_config).get("names", [])
+    return sum(each["down_bytes"] for each in names if each["name"] == name)
+
+
+@pytest.mark.usefixtures("server")
+def test_flows_know_their_names(tunnel: Bentpipe) -> None:
+    """By what was asked, and by the TLS handshake where nothing was."""
+    dig(tunnel.path, "www.lab.example")
+    tunnel.path.client.run("curl", "-sS", "-o", "/dev/null", "--max-time", "90", f"http://{SERVER4}/2MB")
+    eventually(lambda: carried(tunnel, "www.lab.example") >= 2_000_000, "its bytes are counted under its name")
+    tunnel.path.server.ip("address", "add", f"{ANOTHER4}/32", "dev", "lo")
+    tunnel.path.client.run(
+        "curl", "-sS", "-k", "-o", "/dev/null", "--max-time", "90", "--resolve", f"{NAME}:443:{ANOTHER4}",
+        f"https://{NAME}/2MB",
+    )  # fmt: skip
+    eventually(lambda: carried(tunnel, NAME) >= 2_000_000, "its bytes are counted under its name")
 
 
 def test_without_a_gateway_what_was_known_is_answered(own_tunnel: Bentpipe) -> None:

@@ -151,8 +151,9 @@ pub struct Ingress {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Dns {
-    /// Addresses and ports, UDP and TCP, like `["127.0.0.1:53", "192.168.1.1:53"]`.
-    #[serde(deserialize_with = "socket_addresses")]
+    /// Addresses and ports, UDP and TCP, like `["127.0.0.1:53", "192.168.1.1:53"]`. None with
+    /// transparent ingress: then it answers what passes alone.
+    #[serde(default, deserialize_with = "socket_addresses")]
     #[schemars(with = "Vec<String>")]
     pub listen: Vec<SocketAddr>,
     /// Networks whose hosts may ask, beside this machine itself.
@@ -175,17 +176,24 @@ fn dns_cache() -> Bytes {
     Bytes::new(8 << 20)
 }
 
-impl Dns {
-    /// How names are resolved.
-    pub fn settings(&self) -> Settings {
-        Settings {
-            cache: self.cache,
-            allow_private: self.allow_private.clone(),
+impl Terminal {
+    /// How names are resolved, if they are.
+    pub fn resolver(&self) -> Option<Settings> {
+        let settings = |cache, allow_private| Settings {
+            cache,
+            allow_private,
+        };
+        match (&self.dns, &self.ingress.transparent) {
+            (Some(dns), _) => Some(settings(dns.cache, dns.allow_private.clone())),
+            (None, Some(transparent)) if transparent.dns => Some(settings(dns_cache(), Vec::new())),
+            _ => None,
         }
     }
+}
 
-    fn check(&self) -> Result<(), String> {
-        if self.listen.is_empty() {
+impl Dns {
+    fn check(&self, passes: bool) -> Result<(), String> {
+        if self.listen.is_empty() && !passes {
             return Err("dns.listen = []: name at least one address, like [\"127.0.0.1:53\"], or remove [dns]".into());
         }
         for listen in &self.listen {
@@ -195,7 +203,11 @@ impl Dns {
                 ));
             }
         }
-        check_clients("dns", &self.listen, &self.clients)
+        match (self.listen.is_empty(), self.clients.is_empty()) {
+            (true, true) => Ok(()),
+            (true, false) => Err("dns.clients has no effect: what passes is answered for everybody, and dns.listen = []; remove it, or name addresses".into()),
+            _ => check_clients("dns", &self.listen, &self.clients),
+        }
     }
 }
 
@@ -218,6 +230,14 @@ pub struct Transparent {
     #[serde(default, deserialize_with = "networks")]
     #[schemars(with = "Vec<String>")]
     pub leave: Vec<ipnet::IpNet>,
+    /// Questions of DNS to any name server (port 53) are answered by the terminal's resolver, as
+    /// `[dns]` says.
+    #[serde(default = "yes")]
+    pub dns: bool,
+    /// By what the gateway is asked for a connection whose client asked the terminal's resolver
+    /// for the name.
+    #[serde(default)]
+    pub ask: AskFor,
     /// What becomes of connections when the terminal was killed: held back (closed), or
     /// outside the tunnel (open).
     #[serde(default)]
@@ -234,6 +254,18 @@ pub struct Transparent {
     /// What becomes of them when the terminal is stopped in order.
     #[serde(default)]
     pub after_stop: AfterStop,
+}
+
+/// By what the gateway is asked for a connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AskFor {
+    /// By the address that the application chose.
+    #[default]
+    Address,
+    /// By the name, which the gateway resolves anew: what it allows by name counts, and the
+    /// application's choice among the addresses does not.
+    Name,
 }
 
 /// What becomes of connections that would be taken, once the terminal was stopped in order.
@@ -388,7 +420,7 @@ impl Terminal {
             check_clients("ingress.http", &[http.listen], &http.clients)?;
         }
         if let Some(dns) = &self.dns {
-            dns.check()?;
+            dns.check(ingress.transparent.as_ref().is_some_and(|t| t.dns))?;
         }
         if ingress.transparent.is_none() && ingress.socks5.is_none() && ingress.http.is_none() {
             return Err("ingress is empty: nothing could reach the tunnel; add [ingress.socks5] with listen = \"127.0.0.1:1080\", [ingress.http] with listen = \"127.0.0.1:3128\", or [ingress.transparent] with interfaces = [\"lan0\"]".into());

@@ -20,12 +20,15 @@ use bentpipe_tunnel::transport::Transport;
 use clap::{Args, Subcommand};
 use tokio::task::JoinSet;
 
-use crate::config::{self, AfterStop, Answer};
+use crate::config::{self, AfterStop, Answer, AskFor};
 use crate::failure::{self, Failure};
 use crate::files::Files;
 use crate::path_file::Keeper;
 use crate::status::{Ask, SessionStatus, Status};
 use crate::{daemon, log};
+
+/// Names of servers that status tells.
+const NAMES: usize = 10;
 
 const FIRST_CONFIG: &str = r#"# bentpipe terminal; all options: docs/configuration.md
 
@@ -263,20 +266,23 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
         taken.push(format!("HTTP CONNECT on {}", http.listen));
     }
     let mut resolver = None;
-    if let Some(names) = &config.dns {
-        let (new, renew) = Resolver::new(terminal.clone(), &names.settings());
+    if let Some(settings) = config.resolver() {
+        let (new, renew) = Resolver::new(terminal.clone(), &settings);
         tasks.spawn(async move { match renew.await {} });
+        resolver = Some(new);
+    }
+    if let (Some(names), Some(resolver)) = (&config.dns, &resolver) {
         for address in &names.listen {
             let sockets = dns::listen(*address).await.map_err(|error| {
                 daemon::cannot_listen("dns.listen", "UDP and TCP", *address, &error)
             })?;
-            tasks.spawn(dns::serve(sockets, names.clients.clone(), new.clone()));
+            tasks.spawn(dns::serve(sockets, names.clients.clone(), resolver.clone()));
             taken.push(format!("DNS on {address}"));
         }
-        resolver = Some(new);
     }
     let status: Ask = {
         let (terminal, transport) = (terminal.clone(), config.transport.clone());
+        let resolver = resolver.clone();
         let name = gateway.to_string();
         Arc::new(move || {
             let session = terminal.session().borrow().clone();
@@ -288,6 +294,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
             let sessions = sessions.into_iter().collect();
             Status {
                 dns: resolver.as_ref().map(Resolver::snapshot),
+                names: terminal.by_name().largest(NAMES),
                 ..Status::of("terminal", started, &transport, sessions, flows)
             }
         })
@@ -295,15 +302,31 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     daemon::tell_status(&mut tasks, &files, config.metrics.as_ref(), status).await?;
     let mut rules = None;
     if let Some(transparent) = &config.ingress.transparent {
+        let port_53 = resolver.clone().filter(|_| transparent.dns);
+        let by_name = transparent.ask == AskFor::Name;
         let installed = tproxy::install(transparent.capture())
             .await
             .map_err(anyhow::Error::from)?;
-        tasks.spawn(ingress::transparent(installed.ipv4, terminal.clone()));
+        tasks.spawn(ingress::transparent(
+            installed.ipv4,
+            by_name,
+            port_53.clone(),
+            terminal.clone(),
+        ));
         if let Some(listener) = installed.ipv6 {
-            tasks.spawn(ingress::transparent(listener, terminal.clone()));
+            tasks.spawn(ingress::transparent(
+                listener,
+                by_name,
+                port_53.clone(),
+                terminal.clone(),
+            ));
         }
         for listener in installed.udp {
-            tasks.spawn(tproxy::udp::carry(listener, terminal.clone()));
+            tasks.spawn(tproxy::udp::carry(
+                listener,
+                port_53.clone(),
+                terminal.clone(),
+            ));
         }
         let installed = Arc::new(installed.rules);
         let kept = installed.clone();

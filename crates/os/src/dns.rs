@@ -1,19 +1,24 @@
 //! DNS for applications: questions over UDP and TCP (RFC 1035, RFC 7766) at addresses of this
 //! machine, replies from the terminal's resolver.
 
+use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bentpipe_tunnel::sockets::DatagramSocket as _;
 use bentpipe_tunnel::terminal::dns::{Over, Resolver};
 use ipnet::IpNet;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::ingress::{accept, is_welcome};
+use crate::udp::UdpFlow;
 
+/// Where questions are sent to.
+pub const PORT: u16 = 53;
 /// Datagrams whose replies are being found; more are dropped, and their senders ask again.
 const MAX_DATAGRAMS: usize = 2048;
 /// The longest question that is read, bytes: names are short, and options few.
@@ -85,6 +90,35 @@ async fn datagrams(socket: UdpSocket, clients: &[IpNet], resolver: &Resolver) {
                 && let Err(error) = socket.send_to(&reply, from).await
             {
                 tracing::debug!(%from, "reply not sent: {error}");
+            }
+        });
+    }
+}
+
+/// Answers the questions that come to `socket`, which is connected to `host`, until there are no more
+/// for a while.
+pub async fn serve_datagrams(socket: UdpFlow, host: IpAddr, resolver: Resolver) {
+    let socket = Arc::new(socket);
+    let places = Arc::new(Semaphore::new(MAX_OF_ONE_CONNECTION));
+    let mut room = [0; MAX_QUESTION];
+    loop {
+        let mut question = ReadBuf::new(&mut room);
+        let received = poll_fn(|context| socket.poll_receive(context, &mut question));
+        // An error is of a reply that did not arrive.
+        let Ok(Ok(())) = tokio::time::timeout(IDLE, received).await else {
+            return;
+        };
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            continue;
+        };
+        let question = question.filled().to_vec();
+        let (socket, resolver) = (socket.clone(), resolver.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            if let Some(reply) = resolver.reply(host, &question, Over::Udp).await
+                && let Err(error) = poll_fn(|context| socket.poll_send(context, &reply)).await
+            {
+                tracing::debug!(%host, "reply not sent: {error}");
             }
         });
     }

@@ -6,28 +6,43 @@ use std::time::Duration;
 
 use bentpipe_tunnel::target::Target;
 use bentpipe_tunnel::terminal::Terminal;
+use bentpipe_tunnel::terminal::dns::Resolver;
 use fast_socks5::server::Socks5ServerProtocol;
 use fast_socks5::{ReplyError, Socks5Command};
 use ipnet::IpNet;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
-use crate::socks5_udp;
 use crate::tcp::TcpFlow;
 use crate::users::Users;
+use crate::{dns, socks5_udp};
 
 /// A SOCKS client that has not said where to by then is let go.
 const SOCKS_PATIENCE: Duration = Duration::from_secs(10);
 /// Wait after a failed accept: out of descriptors, most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Gives redirected connections (see [`crate::tproxy`]) to `terminal`, for ever.
-pub async fn transparent(listener: TcpListener, terminal: Terminal) {
+/// Gives redirected connections (see [`crate::tproxy`]) to `terminal`, for ever; `by_name` those whose
+/// client has asked for the name. Questions of DNS go to `resolver`, if there is one.
+pub async fn transparent(
+    listener: TcpListener,
+    by_name: bool,
+    resolver: Option<Resolver>,
+    terminal: Terminal,
+) {
     accept(listener, move |stream| {
-        let terminal = terminal.clone();
+        let (terminal, resolver) = (terminal.clone(), resolver.clone());
         async move {
             // TPROXY leaves the destination in place: it is this socket's own address.
-            let target = Target::from(stream.local_addr()?);
+            let mut target = Target::from(stream.local_addr()?);
             let client = stream.peer_addr()?.ip();
+            if let Some(resolver) = resolver
+                && target.port == dns::PORT
+            {
+                return dns::serve_stream(stream, resolver).await;
+            }
+            if by_name {
+                target = terminal.named(client, target);
+            }
             let socket = TcpFlow::new(stream)?;
             terminal.carry_for(client, socket, target).await;
             Ok(())

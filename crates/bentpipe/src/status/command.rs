@@ -116,6 +116,15 @@ fn for_people(status: &Status) -> String {
             dns.questions, dns.kept, dns.stale, dns.failed, dns.asked, dns.renewed
         ));
     }
+    for name in &status.names {
+        lines.push(format!(
+            "  {:<40} {} flows; {} into the tunnel, {} out of it",
+            name.name,
+            name.flows,
+            mib(name.up_bytes),
+            mib(name.down_bytes)
+        ));
+    }
     lines.join("\n")
 }
 

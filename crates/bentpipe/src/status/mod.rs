@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bentpipe_tunnel::flow::by_name::NameSnapshot;
 use bentpipe_tunnel::flow::tally::TallySnapshot;
 use bentpipe_tunnel::identity::Fingerprint;
 use bentpipe_tunnel::terminal::dns::ResolverSnapshot;
@@ -44,6 +45,10 @@ pub struct Status {
     /// Questions of DNS, of a terminal with a resolver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dns: Option<ResolverSnapshot>,
+    /// The servers' names whose flows have carried most, of a terminal, as far as they are known:
+    /// from its resolver, from proxies' clients, from TLS handshakes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<NameSnapshot>,
 }
 
 /// A session and its path.
@@ -111,6 +116,7 @@ impl Status {
             max_sessions: transport.max_sessions(),
             sessions,
             dns: None,
+            names: Vec::new(),
             flows: FlowStatus {
                 open: flows.open,
                 ended: flows.ended,

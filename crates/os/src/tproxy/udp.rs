@@ -13,12 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bentpipe_tunnel::target::Target;
 use bentpipe_tunnel::terminal::Terminal;
+use bentpipe_tunnel::terminal::dns::Resolver;
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
 use super::TransparentError;
+use crate::dns;
 use crate::udp::UdpFlow;
 
 /// What the kernel holds of first datagrams that have not been read, bytes.
@@ -86,8 +88,10 @@ impl Flows {
     }
 }
 
-/// Gives the flows that begin at `listener` to `terminal`, for ever.
-pub async fn carry(listener: UdpSocket, terminal: Terminal) {
+/// Gives the flows that begin at `listener` to `terminal`, for ever; questions of DNS to `resolver`, if
+/// there is one.
+pub async fn carry(listener: UdpSocket, resolver: Option<Resolver>, terminal: Terminal) {
+    let to = Carriers { terminal, resolver };
     let flows = Flows::default();
     let mut buffer = vec![0; LONGEST];
     loop {
@@ -96,7 +100,7 @@ pub async fn carry(listener: UdpSocket, terminal: Terminal) {
             .await;
         match received {
             Ok((length, client, destination)) => {
-                begin(&flows, &terminal, client, destination, &buffer[..length]);
+                begin(&flows, &to, client, destination, &buffer[..length]);
             }
             // An ICMP error about one of the answers, or a moment without memory.
             Err(error) => tracing::debug!("no datagram can be received: {error}"),
@@ -104,9 +108,16 @@ pub async fn carry(listener: UdpSocket, terminal: Terminal) {
     }
 }
 
+/// Who takes flows.
+#[derive(Clone)]
+struct Carriers {
+    terminal: Terminal,
+    resolver: Option<Resolver>,
+}
+
 fn begin(
     flows: &Flows,
-    terminal: &Terminal,
+    to: &Carriers,
     client: SocketAddr,
     destination: SocketAddr,
     datagram: &[u8],
@@ -129,11 +140,16 @@ fn begin(
     let _ = give.try_send(datagram.to_vec());
     open.insert(key, give);
     drop(open);
-    let (flows, terminal) = (flows.clone(), terminal.clone());
+    let (flows, to) = (flows.clone(), to.clone());
     tokio::spawn(async move {
         let target = Target::from(destination);
         let client = client.ip().to_canonical();
-        terminal.carry_udp_for(client, &socket, target).await;
+        match to.resolver {
+            Some(resolver) if target.port == dns::PORT => {
+                dns::serve_datagrams(socket, client, resolver).await;
+            }
+            _ => to.terminal.carry_udp_for(client, &socket, target).await,
+        }
         flows.lock().remove(&key);
     });
 }

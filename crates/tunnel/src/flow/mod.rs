@@ -4,10 +4,12 @@
 //! - [`tcp`]: a TCP connection on a stream
 //! - [`udp`]: the UDP datagrams of one pair of peers, beside a stream
 //! - [`tally`]: how many there are, and how they ended
+//! - [`by_name`]: how many there were of each server's name
 //! - [`stalled`]: the bound on TCP flows that are not read
 
 mod outcome;
 pub mod tally;
+pub mod by_name;
 pub mod stream;
 pub mod tcp;
 pub mod udp;

@@ -11,14 +11,17 @@ use tokio::sync::{Semaphore, SemaphorePermit, oneshot, watch};
 
 use super::connector::Connector;
 use super::hosts::Hosts;
+use super::names::Names;
 use super::places::Places;
+use super::server_name::Observed;
 use super::session::{DownStream, Session};
+use crate::flow::by_name::ByName;
 use crate::flow::stalled::{Held, StalledFlows};
 use crate::flow::tally::{OpenFlow, Tally};
 use crate::flow::{Carried, FlowError, tcp};
 use crate::session::BidiStream;
 use crate::sockets::{Resolve, Socket};
-use crate::target::Target;
+use crate::target::{Host, Target};
 use crate::transport::{MAX_FLOWS, MAX_UDP_FLOWS};
 use crate::wire::proxy_status::Refusal;
 
@@ -42,6 +45,8 @@ pub struct Terminal {
     stalled: StalledFlows,
     pub(super) udp: Places,
     pub(super) tally: Tally,
+    names: Names,
+    by_name: ByName,
 }
 
 impl Terminal {
@@ -57,6 +62,8 @@ impl Terminal {
             stalled,
             udp: Places::new(MAX_UDP_FLOWS),
             tally: Tally::default(),
+            names: Names::default(),
+            by_name: ByName::default(),
         };
         (terminal, async move { connector.keep(&current).await })
     }
@@ -79,7 +86,48 @@ impl Terminal {
     /// The same for the host `client`: hosts have equal shares, whatever their number of flows.
     pub async fn carry_for(&self, client: IpAddr, socket: impl Socket, target: Target) {
         let host = self.hosts.enter(client);
-        self.carry_numbered(socket, target, host.number()).await;
+        let (carried, name) = match self.name(client, &target) {
+            Some(name) => {
+                let carried = self.carry_numbered(socket, target, host.number()).await;
+                (carried, Some(name))
+            }
+            None => {
+                let (socket, name) = Observed::new(socket);
+                let carried = self.carry_numbered(socket, target, host.number()).await;
+                (carried, name.get().map(|name| name.as_str().into()))
+            }
+        };
+        if let Some(name) = name {
+            self.by_name.over(&name, carried);
+        }
+    }
+
+    /// What the server of `target` is called, as far as `client` has said or asked.
+    fn name(&self, client: IpAddr, target: &Target) -> Option<Arc<str>> {
+        match &target.host {
+            Host::Name(name) => Some(name.to_ascii_lowercase().into()),
+            Host::Address(address) => self.names.of(client.to_canonical(), *address),
+        }
+    }
+
+    /// `target` by name, where `client` has asked for that name before.
+    #[must_use]
+    pub fn named(&self, client: IpAddr, target: Target) -> Target {
+        let host = self
+            .name(client, &target)
+            .and_then(|name| Host::name(&name));
+        let host = host.unwrap_or(target.host);
+        Target { host, ..target }
+    }
+
+    /// What addresses are called, for who learns it.
+    pub(super) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// The counts of flows by their servers' names.
+    pub fn by_name(&self) -> &ByName {
+        &self.by_name
     }
 
     /// The same for an application that is told first whether the origin accepts: `told` hears
@@ -116,17 +164,21 @@ impl Terminal {
             }
         };
         self.over(&target, carried, &result);
+        if let Some(name) = self.name(client, &target) {
+            self.by_name.over(&name, carried);
+        }
     }
 
-    async fn carry_numbered(&self, socket: impl Socket, target: Target, host: u32) {
+    async fn carry_numbered(&self, socket: impl Socket, target: Target, host: u32) -> Carried {
         let Some((_place, _open)) = self.begin(&target) else {
-            return;
+            return Carried::default();
         };
         let (carried, result) = match self.open(&target, host).await {
             Ok((session, stream)) => self.relay(socket, session, stream, false).await,
             Err(error) => (Carried::default(), Err(error)),
         };
         self.over(&target, carried, &result);
+        carried
     }
 
     /// A place for a flow to `target`, if there is one.

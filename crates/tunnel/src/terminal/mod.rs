@@ -3,6 +3,8 @@
 //! - `connector`: opens the session
 //! - `session`: the one warm session
 //! - `hosts`: whose applications' connections
+//! - `names`: what addresses are called
+//! - `server_name`: and what TLS handshakes say
 //! - `flows`: applications' connections through it
 //! - `places`, `udp`: their flows of datagrams, which are bounded
 //! - [`dns`]: applications' questions of DNS
@@ -11,6 +13,8 @@ mod session;
 mod connector;
 mod hosts;
 mod places;
+mod names;
+mod server_name;
 mod flows;
 mod udp;
 pub mod dns;

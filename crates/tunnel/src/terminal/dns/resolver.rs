@@ -138,6 +138,10 @@ impl Resolver {
         if !answer.is_good() {
             count(&tally.failed);
         }
+        let name: Arc<str> = key_name(question.key()).into();
+        for address in answer.addresses() {
+            self.0.terminal.names().learn(host, address, &name);
+        }
         Some(question.reply(&answer, |ttl| left.of(ttl), over))
     }
 
@@ -336,6 +340,12 @@ async fn answered(mut answering: Answering) -> Arc<Answer> {
         Err(_) => None,
     }
     .unwrap_or_else(|| Answer::none().into())
+}
+
+/// The name of `key` as people write it, without the last dot.
+fn key_name(key: &Key) -> String {
+    let name = key.name.to_string();
+    name.trim_end_matches('.').to_owned()
 }
 
 fn count(counter: &AtomicU64) {
