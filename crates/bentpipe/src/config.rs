@@ -93,7 +93,7 @@ impl Gateway {
 #[serde(deny_unknown_fields, default)]
 pub struct Terminal {
     /// The user that the terminal becomes after its start as root; with transparent ingress
-    /// it keeps the capability CAP_NET_ADMIN. Its files must be that user's.
+    /// it keeps the capabilities CAP_NET_ADMIN and CAP_NET_RAW. Its files must be that user's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// What is logged: error, warn, info, debug or trace. The environment variable

@@ -23,6 +23,7 @@ pub mod tproxy;
 mod receive_memory;
 pub mod tcp;
 pub mod udp;
+mod icmp;
 pub mod resolver;
 pub mod machine;
 pub mod quic_socket;

@@ -20,8 +20,8 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
 use super::TransparentError;
-use crate::dns;
 use crate::udp::UdpFlow;
+use crate::{dns, icmp};
 
 /// What the kernel holds of first datagrams that have not been read, bytes.
 const RECEIVE_BUFFER: usize = 1 << 20;
@@ -88,8 +88,8 @@ impl Flows {
     }
 }
 
-/// Gives the flows that begin at `listener` to `terminal`, for ever; questions of DNS to `resolver`, if
-/// there is one.
+/// Gives the flows that begin at `listener` to `terminal`, for ever; questions of DNS to
+/// `resolver`, if there is one.
 pub async fn carry(listener: UdpSocket, resolver: Option<Resolver>, terminal: Terminal) {
     let to = Carriers { terminal, resolver };
     let flows = Flows::default();
@@ -143,14 +143,23 @@ fn begin(
     let (flows, to) = (flows.clone(), to.clone());
     tokio::spawn(async move {
         let target = Target::from(destination);
-        let client = client.ip().to_canonical();
-        match to.resolver {
+        let told = match to.resolver {
             Some(resolver) if target.port == dns::PORT => {
-                dns::serve_datagrams(socket, client, resolver).await;
+                let host = client.ip().to_canonical();
+                dns::serve_datagrams(socket, host, resolver).await;
+                None
             }
-            _ => to.terminal.carry_udp_for(client, &socket, target).await,
-        }
+            _ => {
+                let told = to.terminal.carry_udp_for(client.ip(), &socket, target);
+                told.await
+            }
+        };
         flows.lock().remove(&key);
+        if let Some(what) = told
+            && let Err(error) = icmp::tell(client, destination, what)
+        {
+            tracing::debug!(%client, %destination, "not told by ICMP: {error}");
+        }
     });
 }
 
