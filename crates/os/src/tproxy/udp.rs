@@ -109,7 +109,6 @@ pub async fn carry(listener: UdpSocket, resolver: Option<Resolver>, terminal: Te
 }
 
 /// Who takes flows.
-#[derive(Clone)]
 struct Carriers {
     terminal: Terminal,
     resolver: Option<Resolver>,
@@ -140,20 +139,22 @@ fn begin(
     let _ = give.try_send(datagram.to_vec());
     open.insert(key, give);
     drop(open);
-    let (flows, to) = (flows.clone(), to.clone());
+    let flows = flows.clone();
+    if let Some(resolver) = &to.resolver
+        && destination.port() == dns::PORT
+    {
+        let host = client.ip().to_canonical();
+        let answering = dns::serve_datagrams(socket, host, resolver.clone());
+        tokio::spawn(async move {
+            answering.await;
+            flows.lock().remove(&key);
+        });
+        return;
+    }
+    let terminal = to.terminal.clone();
     tokio::spawn(async move {
         let target = Target::from(destination);
-        let told = match to.resolver {
-            Some(resolver) if target.port == dns::PORT => {
-                let host = client.ip().to_canonical();
-                dns::serve_datagrams(socket, host, resolver).await;
-                None
-            }
-            _ => {
-                let told = to.terminal.carry_udp_for(client.ip(), &socket, target);
-                told.await
-            }
-        };
+        let told = terminal.carry_udp_for(client.ip(), &socket, target).await;
         flows.lock().remove(&key);
         if let Some(what) = told
             && let Err(error) = icmp::tell(client, destination, what)
