@@ -17,6 +17,8 @@ use tokio::sync::{Semaphore, mpsc};
 use crate::ingress::{accept, is_welcome};
 use crate::udp::UdpFlow;
 
+/// A socket of an application's own is given so long for the next question: most ask once.
+const NEXT: Duration = Duration::from_secs(1);
 /// Where questions are sent to.
 pub const PORT: u16 = 53;
 /// Datagrams whose replies are being found; more are dropped, and their senders ask again.
@@ -105,7 +107,7 @@ pub async fn serve_datagrams(socket: UdpFlow, host: IpAddr, resolver: Resolver) 
         let mut question = ReadBuf::new(&mut room);
         let received = poll_fn(|context| socket.poll_receive(context, &mut question));
         // An error is of a reply that did not arrive.
-        let Ok(Ok(())) = tokio::time::timeout(IDLE, received).await else {
+        let Ok(Ok(())) = tokio::time::timeout(NEXT, received).await else {
             return;
         };
         let Ok(place) = places.clone().try_acquire_owned() else {

@@ -17,7 +17,7 @@ use bentpipe_tunnel::terminal::dns::Resolver;
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::TransparentError;
 use crate::udp::UdpFlow;
@@ -25,6 +25,8 @@ use crate::{dns, icmp};
 
 /// What the kernel holds of first datagrams that have not been read, bytes.
 const RECEIVE_BUFFER: usize = 1 << 20;
+/// Applications' sockets that ask the resolver at the same time.
+const MAX_ASKING: usize = 1024;
 /// Datagrams that a flow is given which came to the listener before it had its socket.
 const EARLIER: usize = 16;
 /// The longest UDP payload over IPv6, bytes.
@@ -91,7 +93,11 @@ impl Flows {
 /// Gives the flows that begin at `listener` to `terminal`, for ever; questions of DNS to
 /// `resolver`, if there is one.
 pub async fn carry(listener: UdpSocket, resolver: Option<Resolver>, terminal: Terminal) {
-    let to = Carriers { terminal, resolver };
+    let to = Carriers {
+        terminal,
+        resolver,
+        asking: Arc::new(Semaphore::new(MAX_ASKING)),
+    };
     let flows = Flows::default();
     let mut buffer = vec![0; LONGEST];
     loop {
@@ -112,6 +118,8 @@ pub async fn carry(listener: UdpSocket, resolver: Option<Resolver>, terminal: Te
 struct Carriers {
     terminal: Terminal,
     resolver: Option<Resolver>,
+    /// Bounds the applications' sockets that ask the resolver.
+    asking: Arc<Semaphore>,
 }
 
 fn begin(
@@ -128,6 +136,14 @@ fn begin(
         let _ = flow.try_send(datagram.to_vec());
         return;
     }
+    let resolver = to.resolver.as_ref();
+    let resolver = resolver.filter(|_| destination.port() == dns::PORT);
+    // Who is one too many asks again.
+    let Some(place) = resolver.map_or(Some(None), |_| {
+        to.asking.clone().try_acquire_owned().ok().map(Some)
+    }) else {
+        return;
+    };
     let (give, earlier) = mpsc::channel(EARLIER);
     let socket = match UdpFlow::transparent(client, destination, earlier) {
         Ok(socket) => socket,
@@ -140,14 +156,13 @@ fn begin(
     open.insert(key, give);
     drop(open);
     let flows = flows.clone();
-    if let Some(resolver) = &to.resolver
-        && destination.port() == dns::PORT
-    {
+    if let Some(resolver) = resolver {
         let host = client.ip().to_canonical();
         let answering = dns::serve_datagrams(socket, host, resolver.clone());
         tokio::spawn(async move {
             answering.await;
             flows.lock().remove(&key);
+            drop(place);
         });
         return;
     }
