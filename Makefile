@@ -71,7 +71,7 @@ conformance: setup build ## ours and others' proxies against e2e/conformance; wr
 	@mkdir -p out && rm -f out/conformance.jsonl
 	@CONFORMANCE=$(CONFORMANCE) CONFORMANCE_RESULTS=out/conformance.jsonl CONFORMANCE_CONNECTIONS=10000 CONFORMANCE_MAPPINGS=10000 \
 		$(NETADMIN) $(PYTHON) -m pytest -q -c lab/pyproject.toml --rootdir e2e e2e/conformance
-	@PYTHONPATH=e2e $(PYTHON) -m conformance.table out/conformance.jsonl docs/conformance.md
+	@CONFORMANCE_CONNECTIONS=10000 CONFORMANCE_MAPPINGS=10000 PYTHONPATH=e2e $(PYTHON) -m conformance.table out/conformance.jsonl docs/conformance.md
 
 PREFIX := /usr/local
 install: build ## binary, manual pages, completions and systemd units below DESTDIR and PREFIX (/usr/local)

@@ -5,13 +5,16 @@ import sys
 from pathlib import Path
 
 from conformance.adapters import ALL
+from conformance.test_tcp import SHORT_CONNECTIONS
+from conformance.test_udp import MAPPINGS
 
 HEAD = """# Conformance
 
 What applications are owed by any proxy, and which of it a proxy keeps, on plain cables between network namespaces.
 Written by `make conformance`, which runs `e2e/conformance/`; ours are part of `make test` as well. A proxy is added by
 an adapter of a few lines in `e2e/conformance/adapters.py`. `n of m` where a property has several cases; `-` where the
-adapter is not for it. socat relays one TCP target at a time, and sing-box and Hysteria 2 are adapted for IPv4 alone.
+adapter is not for it. socat relays one TCP target at a time, and sing-box and Hysteria 2 are adapted for IPv4 alone;
+of Hysteria 2 this is the core, in the lab's own small program (`lab/programs/hysteria`), whose part is not told apart.
 
 """
 
@@ -32,7 +35,8 @@ def main(results: str, document: str) -> None:
             failures.extend(f"- {proxy}: {name}: `{reason}`" for reason in why)
         rows.append(f"| {name} | {' | '.join(cells)} |")
     notes = ["", "What was seen where a property was not kept:", "", *failures] if failures else []
-    Path(document).write_text(HEAD + "\n".join([*rows, *notes]) + "\n")
+    counted = f"In this run: {SHORT_CONNECTIONS} short connections, {MAPPINGS} sockets.\n\n"
+    Path(document).write_text(HEAD + counted + "\n".join([*rows, *notes]) + "\n")
 
 
 def _cell(found: list[dict[str, str]]) -> str:

@@ -152,7 +152,7 @@ def test_ipv6(proxy: Proxy) -> None:
 
 
 def test_many_short_connections(proxy: Proxy) -> None:
-    """Thousands of short connections, each with its own question and answer."""
+    """Many short connections, each with its own question and answer."""
     server = Server(proxy.path.server)
     server.socket.listen(1024)
 
