@@ -156,7 +156,8 @@ mod tests {
         assert_eq!(name(&[b"GET / HTTP/1.1\r\n", &hello]), None);
         assert_eq!(name(&[&hello[..60]]), None);
         let mut broken = hello.clone();
-        broken[9] = 0xff;
+        // The message's type (RFC 8446, section 4).
+        broken[5] = 0xff;
         assert_eq!(name(&[&broken, &hello]), None);
         let (mut observed, _) = Observed::new(());
         for _ in 0..FIRST_FLIGHT {
