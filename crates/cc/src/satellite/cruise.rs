@@ -5,6 +5,7 @@ use bentpipe_units::{Span, Time};
 use super::constants::*;
 use super::losses::Verdict;
 use super::{Phase, Round, Satellite, competitive_mode, drain_probe};
+use crate::Controller;
 use crate::resume::Path;
 
 impl Satellite {
@@ -214,8 +215,9 @@ impl Satellite {
         }
     }
 
-    /// Whether much less than the rate has been delivered in the last round trip.
+    /// Whether much less has been delivered in the last round trip than rate and window let out.
     pub(super) fn is_overrated(&self, rtt: Span) -> bool {
-        (self.clock.rate(rtt)).is_some_and(|rate| rate < OVERRATED * self.rate)
+        let let_out = self.window() as f64 / self.rtt().as_secs_f64();
+        (self.clock.rate(rtt)).is_some_and(|rate| rate < OVERRATED * self.rate.min(let_out))
     }
 }

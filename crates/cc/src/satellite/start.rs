@@ -18,7 +18,7 @@ impl Satellite {
                 let late = self.queue.standing();
                 if let Some(shown) = self.train.on_acks_done(now, late) {
                     match shown {
-                        Some(capacity) => self.on_train(now, capacity),
+                        Some(capacity) => self.try_share(now, TRIAL_SHARE, capacity),
                         None => {
                             // What the train has lost, it has lost as a burst.
                             self.slow_start_from = self.last_sent;
@@ -64,7 +64,9 @@ impl Satellite {
                 }
             }
             Phase::Trial { .. } => {}
-            Phase::Reopen { capacity } if capacity > 0.0 => self.on_train(now, capacity),
+            Phase::Reopen { capacity } if capacity > 0.0 => {
+                self.try_share(now, CRUISE_SHARE, capacity);
+            }
             Phase::Reopen { .. } => {
                 self.slow_start_from = self.last_sent;
                 self.start_slow_start(2.0 * self.packet);
@@ -85,9 +87,9 @@ impl Satellite {
         self.hold(now);
     }
 
-    /// The train came back, and showed so many bytes per second.
-    pub(super) fn on_train(&mut self, now: Time, capacity: f64) {
-        self.rate = TRIAL_SHARE * capacity;
+    /// So many bytes per second have been seen; a share of them is tried for a round trip.
+    fn try_share(&mut self, now: Time, share: f64, capacity: f64) {
+        self.rate = share * capacity;
         self.phase = Phase::Trial {
             since: now,
             back: None,
