@@ -128,10 +128,6 @@ pub(super) const RATE_FALL_QUEUE: f64 = 0.15;
 /// Shortest interval over which a fallen rate is measured. Less may be the gap between two
 /// satellites, of some 40 ms (row: LEO).
 pub(super) const MIN_RATE_INTERVAL: Span = Span::from_millis(100);
-/// A rate of which less than this share is delivered was never the path's. One other flow that
-/// comes leaves half.
-pub(super) const OVERRATED: f64 = 0.5;
-
 // --- packets that are held, and blackouts -------------------------------------------------
 
 /// Share of a round trip without an acknowledgement that is a silence: four are asked for.

@@ -5,7 +5,6 @@ use bentpipe_units::{Span, Time};
 use super::constants::*;
 use super::losses::Verdict;
 use super::{Phase, Round, Satellite, competitive_mode, drain_probe};
-use crate::Controller;
 use crate::resume::Path;
 
 impl Satellite {
@@ -50,13 +49,11 @@ impl Satellite {
             rate: self.rate,
             rtt: self.queue.base().unwrap_or(self.initial_rtt),
         });
-        let rtt = self.queue.base().unwrap_or(self.initial_rtt);
         self.competitive.on_round(&competitive_mode::Round {
             now,
             long_queue: self.queue.standing() > FOREIGN_QUEUE * self.base(),
-            own_queue_gone: !self.is_overrated(rtt)
-                && self.clock.in_flight() as f64
-                    <= OWN_QUEUE_GONE * self.pipe() + OWN_QUEUE_GONE_PACKETS * self.packet,
+            own_queue_gone: self.clock.in_flight() as f64
+                <= OWN_QUEUE_GONE * self.pipe() + OWN_QUEUE_GONE_PACKETS * self.packet,
             in_flight: self.clock.in_flight() as f64,
             pipe: self.pipe(),
             rtt: self.rtt().as_secs_f64(),
@@ -149,10 +146,6 @@ impl Satellite {
                 (Span::ZERO, half, quarter)
             };
             let since = now.since(began);
-            if since > rtt + rtt + half && self.is_overrated(rtt) {
-                // It was measured wrong: our restraint would have emptied the queue by now.
-                self.rate_fall_since = Some(now);
-            }
             if since >= from
                 && since <= until
                 && let Some(recent) = self.clock.rate(over)
@@ -213,11 +206,5 @@ impl Satellite {
         } else {
             CONFIRM_GAIN
         }
-    }
-
-    /// Whether much less has been delivered in the last round trip than rate and window let out.
-    pub(super) fn is_overrated(&self, rtt: Span) -> bool {
-        let let_out = self.window() as f64 / self.rtt().as_secs_f64();
-        (self.clock.rate(rtt)).is_some_and(|rate| rate < OVERRATED * self.rate.min(let_out))
     }
 }
