@@ -4,7 +4,7 @@
 //! [`namespace`], [`tun`], [`segment`], [`cpu_latency`] and [`realtime`].
 //!
 //! For the tunnel: [`ingress`] and [`tproxy`] bring applications' connections,
-//! [`tcp`], [`machine`] with its [`resolver`], [`quic_socket`] and [`quic`] are its sockets, [`network_changes`]
+//! [`tcp`], [`tcp_side`], [`machine`] with its [`resolver`], [`quic_socket`] and [`quic`] are its sockets, [`network_changes`]
 //! says when its addresses change, [`secret`], [`limits`] and [`privileges`] are what it needs of the system.
 
 pub mod namespace;
@@ -18,6 +18,7 @@ pub mod ingress;
 pub mod tproxy;
 mod receive_memory;
 pub mod tcp;
+pub mod tcp_side;
 pub mod resolver;
 pub mod machine;
 pub mod quic_socket;
