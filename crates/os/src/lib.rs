@@ -4,7 +4,8 @@
 //! [`namespace`], [`tun`], [`segment`], [`cpu_latency`] and [`realtime`].
 //!
 //! For the tunnel: [`ingress`] and [`tproxy`] bring applications' connections,
-//! [`dns`] their questions; [`tcp`], [`machine`] with its [`resolver`], [`quic_socket`] and [`quic`] are its sockets, [`network_changes`]
+//! [`dns`] their questions; [`tcp`], [`machine`] with its [`resolver`], [`quic_socket`] and [`quic`] are its sockets,
+//! [`tcp_side`] those of the splitting TCP proxy; [`network_changes`]
 //! says when its addresses change, [`secret`], [`limits`] and [`privileges`] are what it needs of the system.
 
 pub mod namespace;
@@ -19,6 +20,7 @@ pub mod dns;
 pub mod tproxy;
 mod receive_memory;
 pub mod tcp;
+pub mod tcp_side;
 pub mod resolver;
 pub mod machine;
 pub mod quic_socket;

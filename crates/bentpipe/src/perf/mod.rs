@@ -3,7 +3,7 @@
 mod options;
 mod output;
 mod table;
-mod endpoint;
+pub mod endpoint;
 mod client;
 mod server;
 

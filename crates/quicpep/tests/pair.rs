@@ -1,0 +1,264 @@
+//! Two proxies with a satellite between them: what their clients no longer wait for.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bentpipe_link::Scenario;
+use bentpipe_quicpep::close::Code;
+use bentpipe_quicpep::proxy::{Mode, Proxy};
+use bentpipe_quicpep::routes::{Kind, Route};
+use bentpipe_quicpep::transport::Side;
+use bentpipe_units::{Rate, Span};
+use noq::{Connection, ConnectionError, VarInt};
+use support::{Names, Row, Setup, ground, in_virtual_time, lan, link, satellite, soon};
+use tokio::time::Instant;
+
+/// 40 ms one way behind the gateway, as Kosek et al. have it.
+fn behind() -> Scenario {
+    link("1 Gbit/s", "40 ms", "0 %")
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the runtime's clock, which is virtual here"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// A side as the proxy at the gateway has it towards servers.
+fn towards_servers() -> Side {
+    Side::ground(
+        Rate::from_bits_per_second(1_000_000_000),
+        Span::from_millis(100),
+    )
+}
+
+/// Client, proxy, satellite, proxy, ground, server.
+struct Path {
+    row: Row,
+    server: noq::Endpoint,
+    first: Arc<Proxy<Names>>,
+    second: Arc<Proxy<Names>>,
+}
+
+impl Path {
+    /// Over a satellite link of 20 Mbit/s that loses `loss`; connections are ready.
+    async fn new(clock: &bentpipe_vnet::clock::Clock, loss: &str, mode: Mode) -> Self {
+        let satellite_link = link("20 Mbit/s", "250 ms", loss);
+        let mut row = Row::new(clock, &[lan(), satellite_link, behind()]);
+        let server = row.server(&["test"], &towards_servers());
+        let second = row.proxy(
+            1,
+            Setup {
+                clients: satellite(),
+                next: towards_servers(),
+                ..Setup::default()
+            },
+        );
+        let route = Route {
+            kind: Kind::Pep,
+            name: Some(support::NAME.into()),
+            ..Route::server(support::address(1).to_string())
+        };
+        let first = row.proxy(
+            0,
+            Setup {
+                mode,
+                route: Some(route),
+                ..Setup::default()
+            },
+        );
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert_eq!(first.ready(), 4);
+        Self {
+            row,
+            server,
+            first,
+            second,
+        }
+    }
+
+    /// A client begins to connect.
+    fn connect(&mut self, protocols: &[&str]) -> noq::Connecting {
+        let client = self.row.client();
+        let config = self.row.client_config(protocols, &ground());
+        client
+            .connect_with(config, support::address(0), support::NAME)
+            .unwrap()
+    }
+
+    /// Serves downloads: what is asked for is a number of bytes.
+    fn serve(&self) {
+        let server = self.server.clone();
+        tokio::spawn(async move {
+            while let Some(incoming) = server.accept().await {
+                tokio::spawn(async move {
+                    let connection = incoming.await.unwrap();
+                    while let Ok((mut send, mut receive)) = connection.accept_bi().await {
+                        tokio::spawn(async move {
+                            let asked = receive.read_to_end(8).await.unwrap();
+                            let bytes = u64::from_be_bytes(asked.try_into().unwrap());
+                            let body = vec![1; usize::try_from(bytes).unwrap()];
+                            send.write_all(&body).await.unwrap();
+                            send.finish().unwrap();
+                            let _ = send.stopped().await;
+                        });
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// Downloads `bytes`; how long the first byte and the last took from `begin` on.
+async fn download(connection: &Connection, begin: Instant, bytes: u64) -> [Duration; 2] {
+    let (mut send, mut receive) = connection.open_bi().await.unwrap();
+    send.write_all(&bytes.to_be_bytes()).await.unwrap();
+    send.finish().unwrap();
+    receive.read_exact(&mut [0; 1]).await.unwrap();
+    let first = begin.elapsed();
+    let mut left = bytes - 1;
+    while let Some(chunk) = soon(receive.read_chunk(1 << 20)).await.unwrap() {
+        left -= chunk.len() as u64;
+    }
+    assert_eq!(left, 0);
+    [first, begin.elapsed()]
+}
+
+#[test]
+fn a_response_begins_after_one_satellite_round_trip() {
+    in_virtual_time(async |clock| {
+        let mut path = Path::new(&clock, "0 %", Mode::Default).await;
+        path.serve();
+        let begin = now();
+        let connection = path.connect(&["test"]).await.unwrap();
+        let [first, _] = download(&connection, begin, 1000).await;
+        // The client's handshake, the satellite, and on the ground a handshake and the request.
+        let bound = Duration::from_millis(1 + 1 + 500 + 2 * 80).as_secs_f64();
+        let ratio = first.as_secs_f64() / bound;
+        assert!(ratio <= 1.05, "{ratio:.4} x the bound of {bound} s");
+    });
+}
+
+#[test]
+fn the_next_hop_first_costs_a_satellite_round_trip_more() {
+    in_virtual_time(async |clock| {
+        let mut path = Path::new(&clock, "0 %", Mode::H3Capable).await;
+        path.serve();
+        let begin = now();
+        let connection = path.connect(&["other", "test"]).await.unwrap();
+        let [first, _] = download(&connection, begin, 1000).await;
+        let bound = Duration::from_millis(1 + 1 + 2 * 500 + 2 * 80).as_secs_f64();
+        let ratio = first.as_secs_f64() / bound;
+        assert!(ratio <= 1.05, "{ratio:.4} x the bound of {bound} s");
+    });
+}
+
+/// 10 MiB through both proxies on a path that carried some before, times the bound.
+async fn warm_ratio(clock: &bentpipe_vnet::clock::Clock, loss: &str, share: f64) -> f64 {
+    let mut path = Path::new(clock, loss, Mode::Default).await;
+    path.serve();
+    for _ in 0..8 {
+        let connection = path.connect(&["test"]).await.unwrap();
+        println!(
+            "warming up: {:?}",
+            download(&connection, now(), 10 << 20).await
+        );
+        connection.close(VarInt::from_u32(0), b"done");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+    let begin = now();
+    let connection = path.connect(&["test"]).await.unwrap();
+    let [_, last] = download(&connection, begin, 10 << 20).await;
+    // LB_warm: the round trip of the path and the payload at the link's rate, with the headers
+    // of IP, UDP, QUIC and its stream frames.
+    let wire = f64::from(10 << 20) * 8.0 * bentpipe_link::bound::WIRE_PER_PAYLOAD;
+    let bound = 0.5 + 2.0 * 0.080 + 0.002 + wire / (20e6 * (1.0 - share));
+    last.as_secs_f64() / bound
+}
+
+#[test]
+fn a_warm_download_takes_what_physics_asks_for() {
+    for (loss, share, limit) in [("0 %", 0.0, 1.06), ("1 %", 0.01, 1.30)] {
+        let ratio = in_virtual_time(async |clock| warm_ratio(&clock, loss, share).await);
+        println!("10 MiB, {loss} lost: {ratio:.3} x bound, limit {limit}");
+        assert!(ratio <= limit, "{loss}: {ratio:.3} x bound, limit {limit}");
+    }
+}
+
+#[test]
+fn ten_clients_that_begin_together_fill_the_link_and_share_it() {
+    in_virtual_time(async |clock| {
+        let mut path = Path::new(&clock, "0 %", Mode::Default).await;
+        path.serve();
+        let connection = path.connect(&["test"]).await.unwrap();
+        download(&connection, now(), 10 << 20).await;
+        connection.close(VarInt::from_u32(0), b"done");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let begin = now();
+        let connecting: Vec<_> = (0..10).map(|_| path.connect(&["test"])).collect();
+        let downloads = connecting.into_iter().map(|connecting| async move {
+            let connection = connecting.await.unwrap();
+            download(&connection, begin, 1 << 20).await[1].as_secs_f64()
+        });
+        let times = futures_util::future::join_all(downloads).await;
+        let last = times.iter().copied().fold(0.0, f64::max);
+        let wire = f64::from(10 << 20) * 8.0 * bentpipe_link::bound::WIRE_PER_PAYLOAD;
+        let bound = 0.5 + 2.0 * 0.080 + 0.002 + wire / 20e6;
+        let ratio = last / bound;
+        println!("ten times 1 MiB: the last after {ratio:.3} x the bound of all together");
+        assert!(ratio <= 1.5, "{ratio:.3}: {times:?}");
+    });
+}
+
+#[test]
+fn what_goes_wrong_behind_the_second_proxy_is_told_to_the_client() {
+    for mode in [Mode::Default, Mode::H3Capable] {
+        in_virtual_time(async |clock| {
+            let mut path = Path::new(&clock, "0 %", mode).await;
+            path.serve();
+            let ended = match path.connect(&["other"]).await {
+                Ok(connection) => soon(connection.closed()).await,
+                Err(error) => error,
+            };
+            let ConnectionError::ApplicationClosed(close) = ended else {
+                panic!("{ended:?}");
+            };
+            assert_eq!(close.error_code, Code::Protocol.into());
+        });
+    }
+}
+
+#[test]
+fn streams_between_proxies_keep_their_ids_at_the_ends() {
+    in_virtual_time(async |clock| {
+        let mut path = Path::new(&clock, "0 %", Mode::Default).await;
+        let connecting = path.connect(&["test"]);
+        let accepting = async { soon(path.server.accept()).await.unwrap().await.unwrap() };
+        let (client, server) = tokio::join!(connecting, accepting);
+        let client = client.unwrap();
+        for (here, there) in [(&client, &server), (&server, &client)] {
+            for _ in 0..3 {
+                let mut send = here.open_uni().await.unwrap();
+                send.write_all(b"news").await.unwrap();
+                send.finish().unwrap();
+                let mut news = soon(there.accept_uni()).await.unwrap();
+                assert_eq!(news.id(), send.id());
+                assert_eq!(soon(news.read_to_end(10)).await.unwrap(), b"news");
+            }
+        }
+        client.close(VarInt::from_u32(5), b"enough");
+        let ConnectionError::ApplicationClosed(close) = soon(server.closed()).await else {
+            panic!("an application's close");
+        };
+        assert_eq!(close.error_code, VarInt::from_u32(5));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(path.first.open(), 0);
+        assert_eq!(path.first.ready(), 4);
+        // The second proxy holds what the first keeps ready.
+        assert_eq!(path.second.open(), 4);
+    });
+}
