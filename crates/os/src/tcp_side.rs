@@ -77,7 +77,8 @@ impl TcpSide {
                 continue;
             };
             for route in routes.lines() {
-                let mut words = vec![family, "route", "add"];
+                // Of IPv6, several devices have a route to the same link-local network.
+                let mut words = vec![family, "route", "append"];
                 words.extend(
                     route
                         .split_whitespace()
