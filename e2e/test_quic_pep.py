@@ -178,7 +178,6 @@ def test_a_server_that_the_proxy_does_not_trust_is_not_reached(split: Split) -> 
 
 def test_help_says_what_it_sees() -> None:
     assert "IT DECRYPTS EVERYTHING" in " ".join(bentpipe("quic-pep", "--help").stdout.split())
-    assert "IT ADDS NO ENCRYPTION" in " ".join(bentpipe("tcp-pep", "--help").stdout.split())
 
 
 def test_without_a_certificate_it_says_how_to_get_one(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@
 //! - `requests`: what their terminals ask for
 //! - [`egress`]: what may be dialled
 //! - `dial`: connections to origins
+//! - `udp`: flows of datagrams
 //! - `dns`: questions of DNS
 //! - `serve`: all of it together
 
@@ -16,6 +17,7 @@ pub mod egress;
 mod dial;
 mod dns;
 mod requests;
+mod udp;
 mod serve;
 
 pub use serve::{Configuration, Gateway, server_config};

@@ -13,7 +13,7 @@ use crate::session::{BidiStream, REPLACED, close, describe, path_summary, remote
 use crate::target::Target;
 use crate::transport::Transport;
 use crate::wire::proxy_status::{ErrorKind, Refusal};
-use crate::wire::{MAX_FIELD_SECTION, connect, dns, enrol};
+use crate::wire::{MAX_FIELD_SECTION, connect, connect_udp, dns, enrol};
 
 /// An open session. Clones are the same session.
 #[derive(Clone)]
@@ -22,6 +22,8 @@ pub struct Session {
     requests: h3::client::SendRequest<Opener, Bytes>,
     flows: Flows,
     lease: Arc<PathLease>,
+    /// The gateway as it was asked for, the authority of requests.
+    gateway: Arc<Target>,
 }
 
 /// A request's receiving half.
@@ -33,6 +35,7 @@ impl Session {
         connection: noq::Connection,
         transport: &Transport,
         lease: PathLease,
+        gateway: Target,
     ) -> Result<Self, String> {
         let wire = Connection::new(
             connection.clone(),
@@ -43,6 +46,7 @@ impl Session {
         let (mut driver, requests) = h3::client::builder()
             .max_field_section_size(MAX_FIELD_SECTION)
             .send_grease(false)
+            .enable_datagram(true)
             .build::<_, _, Bytes>(wire)
             .await
             .map_err(|error| error.to_string())?;
@@ -55,6 +59,7 @@ impl Session {
             requests,
             flows,
             lease: Arc::new(lease),
+            gateway: Arc::new(gateway),
         })
     }
 
@@ -108,6 +113,19 @@ impl Session {
         self.requests
             .clone()
             .send_request(connect::request(target, host))
+            .await
+    }
+
+    /// Opens a flow of UDP datagrams of the host with number `host` to `target` and returns
+    /// at once, without the gateway's answer.
+    pub async fn connect_udp(
+        &self,
+        target: &Target,
+        host: u32,
+    ) -> Result<h3::client::RequestStream<BidiStream, Bytes>, StreamError> {
+        self.requests
+            .clone()
+            .send_request(connect_udp::request(&self.gateway, target, host))
             .await
     }
 
