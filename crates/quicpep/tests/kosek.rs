@@ -242,9 +242,9 @@ fn goodput_beside_that_of_kosek_et_al() {
         let mut seconds: Vec<_> = (6..=LENGTH).map(|at| second(tenths, at)).collect();
         seconds.sort_by(f64::total_cmp);
         let plateau = seconds[seconds.len() / 2];
-        // Theirs is 17.88 to 18.33 Mbit/s; our packets are longer, and carry 0.1 % more.
+        // Theirs is 17.88 to 18.33 Mbit/s; full packets of 1472 bytes carry 0.2 % more.
         assert!(
-            (17_880.0..=18_360.0).contains(&plateau),
+            (17_880.0..=18_380.0).contains(&plateau),
             "{plateau:.0} kbit/s"
         );
     }
