@@ -3,6 +3,8 @@
 //! For the emulator, in the order in which a packet and its device need it:
 //! [`namespace`], [`tun`], [`segment`], [`cpu_latency`] and [`realtime`].
 //!
+//! For measurements: [`tcp_info`] and [`tcp_measured`], the kernel's own TCP.
+//!
 //! For the tunnel: [`ingress`] and [`tproxy`] bring applications' connections,
 //! [`tcp`], [`machine`] with its [`resolver`], [`quic_socket`] and [`quic`] are its sockets, [`network_changes`]
 //! says when its addresses change, [`secret`], [`limits`] and [`privileges`] are what it needs of the system.
@@ -18,6 +20,8 @@ pub mod ingress;
 pub mod tproxy;
 mod receive_memory;
 pub mod tcp;
+pub mod tcp_info;
+pub mod tcp_measured;
 pub mod resolver;
 pub mod machine;
 pub mod quic_socket;

@@ -14,6 +14,8 @@
 //! - [`quic`]: that, over the QUIC library
 //! - [`workload`]: what a client does
 //! - [`report`]: the documented result
+//! - [`meter`]: bytes as they come and go, and intervals
+//! - [`streams`]: what each end does on one stream
 //! - [`client`], [`server`]: the two programs
 //! - [`lean`]: the same two on the library's sans-I/O core
 
@@ -27,9 +29,9 @@ pub mod report;
 pub mod transport;
 pub mod quic;
 pub mod workload;
-mod meter;
+pub mod meter;
 mod latency;
-mod streams;
+pub mod streams;
 pub mod client;
 pub mod server;
 pub mod lean;

@@ -203,3 +203,98 @@ fn the_first_request_of_a_connection_is_paced_behind_its_handshake() {
     let paced = ms(first_byte) - 1_200.0;
     assert!((20.0..23.0).contains(&paced), "{paced} ms");
 }
+
+#[test]
+fn a_server_that_sends_another_number_of_bytes_is_found_out() {
+    for (lie, said) in [
+        (-1, "asked for 1000 bytes on a stream and sent 999"),
+        (1, "sent 1001 or more"),
+    ] {
+        let ends = Ends {
+            lie,
+            ..Ends::default()
+        };
+        let workload = Workload::download(Amount::Bytes(Bytes::new(1_000)));
+        let error = measure(UNLIMITED, ends, workload).client.error;
+        let error = error.expect("it is an error");
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
+fn a_download_without_end_that_ends_is_an_error() {
+    let ends = Ends {
+        lie: 1_000,
+        ..Ends::default()
+    };
+    let workload = Workload::download(Amount::Time(Span::from_millis(5_000)));
+    let error = measure(UNLIMITED, ends, workload).client.error;
+    assert!(error.is_some_and(|error| error.contains("and sent 999")));
+}
+
+#[test]
+fn an_upload_and_everything_at_once_end_well() {
+    let workload = Workload {
+        connections: 3,
+        streams: 5,
+        upload: Some(Amount::Time(Span::from_millis(3_000))),
+        download: Some(Amount::Time(Span::from_millis(2_000))),
+        requests: Some(Requests {
+            amount: RequestAmount::Time(Span::from_millis(3_000)),
+            request: Bytes::new(8),
+            response: Bytes::new(0),
+            every: Span::from_millis(250),
+        }),
+        interval: Span::from_millis(100),
+        changes: true,
+    };
+    let measured = measure("rate = \"50 Mbit/s\"", Ends::default(), workload);
+    assert_eq!(measured.client.error, None);
+    let sent: u64 = measured.client.sent_bytes;
+    let arrived: u64 = measured.server.iter().map(|one| one.received_bytes).sum();
+    assert_eq!(arrived, sent, "an upload that ended well has arrived whole");
+    assert!(measured.client.requests.is_some());
+}
+
+#[test]
+fn a_workload_that_cannot_be_is_refused() {
+    let none = Workload {
+        download: None,
+        ..Workload::default()
+    };
+    for (workload, said) in [
+        (none, "nothing to do"),
+        (
+            Workload {
+                connections: 0,
+                ..Workload::default()
+            },
+            "give 1 to 1000",
+        ),
+        (
+            Workload {
+                streams: 1_000,
+                ..Workload::default()
+            },
+            "give 1 to 127",
+        ),
+        (
+            Workload {
+                interval: Span::ZERO,
+                ..Workload::default()
+            },
+            "at least 1 ms",
+        ),
+        (
+            Workload::download(Amount::Time(Span::ZERO)),
+            "1 to 100000 intervals",
+        ),
+        (
+            Workload::download(Amount::Bytes(Bytes::new(1 << 60))),
+            "at most 1 PiB",
+        ),
+    ] {
+        let error = workload.check().expect_err("it cannot be").to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}

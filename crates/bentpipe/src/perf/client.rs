@@ -7,19 +7,22 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use bentpipe_cc::PathMemory;
+use bentpipe_os::tcp_measured::TcpDialler;
 use bentpipe_perf::client;
 use bentpipe_perf::clock::Clock;
+use bentpipe_perf::parameters::Parameters;
 use bentpipe_perf::protocol::PORT;
 use bentpipe_perf::quic::{QuicDialler, Target};
-use bentpipe_perf::report::Record;
+use bentpipe_perf::report::{ParametersReport, Record, Report};
 use bentpipe_perf::tls::Trust;
+use bentpipe_perf::transport::Dial;
 use bentpipe_perf::workload::{Amount, RequestAmount, Requests, Workload};
 use bentpipe_quic::fingerprint::Fingerprint;
 use bentpipe_units::{Bytes, Span};
 use clap::Args;
 use noq::TokioRuntime;
 
-use super::options::Transport;
+use super::options::{Over, Transport, reported};
 use super::output::{Output, is_stdout};
 use super::{endpoint, table};
 use crate::daemon;
@@ -171,79 +174,152 @@ impl Command {
 
 pub fn run(command: &Command) -> Result<(), Failure> {
     let workload = command.workload()?;
-    let parameters = command.transport.parameters()?;
-    let trust = command.trust()?;
-    let mut json = command.json.as_deref().map(Output::open).transpose()?;
-    let mut records = command.records.as_deref().map(Output::open).transpose()?;
-    // Whoever reads JSON from the standard output wants nothing else there.
-    let quiet = [&command.json, &command.records]
-        .into_iter()
-        .flatten()
-        .any(|path| is_stdout(path));
-    daemon::block_on(async {
-        let (address, name) = endpoint::resolve(&command.host, PORT).await?;
-        let local: SocketAddr = match address {
-            SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
-            SocketAddr::V6(_) => ([0_u16; 8], 0).into(),
-        };
-        let quic = endpoint::open(local, &parameters, None).map_err(anyhow::Error::from)?;
-        let dialler = QuicDialler::new(
-            quic.clone(),
-            Target {
-                address,
-                name: command.name.clone().unwrap_or(name),
-                trust,
-                resume: command.resume,
-                patience: command.timeout,
-            },
-            &parameters,
-            PathMemory::default(),
-            endpoint::key_log(),
-        );
-        if !quiet {
-            say(&format!(
-                "{} to {address}: {workload}",
-                parameters.settings.controller
-            ));
-            say(table::HEAD);
+    let outputs = Outputs::open(command)?;
+    match command.transport.over {
+        Over::Quic => {
+            let parameters = command.transport.quic()?;
+            let trust = command.trust()?;
+            daemon::block_on(over_quic(command, &workload, &parameters, trust, outputs))
         }
-        let mut failed = None;
-        let mut record = |record: &Record| {
-            if let (Record::Interval(interval), false) = (record, quiet) {
-                say(&table::row(interval));
+        Over::Tcp => {
+            let trusts =
+                command.ca.is_some() || command.fingerprint.is_some() || command.name.is_some();
+            if trusts || command.resume || command.changes {
+                return Err(Failure::Configuration(
+                    "--ca, --fingerprint, --name, --resume and --changes have no meaning over TCP, which is unencrypted and tells no changes; leave them out".into(),
+                ));
             }
-            if let Some(records) = &mut records {
-                let line = serde_json::to_string(record).expect("records are plain data");
-                failed = failed.take().or(records.line(&line).err());
-            }
-        };
-        let clock = Clock::new(Arc::new(TokioRuntime));
-        let own = (&parameters).into();
-        let report = client::run(&dialler, &clock, &workload, own, &mut record)
-            .await
-            .map_err(anyhow::Error::from);
-        // The server is told why, also when its certificate was refused.
-        daemon::patiently(quic.wait_idle()).await;
-        let report = report?;
-        if !quiet {
-            for line in table::summary(&report) {
-                say(&line);
-            }
+            let options = command.transport.tcp()?;
+            daemon::block_on(async {
+                let (address, _) = endpoint::resolve(&command.host, PORT).await?;
+                let own = reported(&options);
+                let dialler = TcpDialler {
+                    address,
+                    options,
+                    patience: command.timeout,
+                };
+                measure(&dialler, &workload, own, outputs).await?.finish()
+            })
         }
-        if let Some(json) = &mut json {
-            json.line(&report.to_json())?;
+    }
+}
+
+async fn over_quic(
+    command: &Command,
+    workload: &Workload,
+    parameters: &Parameters,
+    trust: Trust,
+    outputs: Outputs,
+) -> Result<(), Failure> {
+    let (address, name) = endpoint::resolve(&command.host, PORT).await?;
+    let local: SocketAddr = match address {
+        SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+        SocketAddr::V6(_) => ([0_u16; 8], 0).into(),
+    };
+    let quic = endpoint::open(local, parameters, None).map_err(anyhow::Error::from)?;
+    let dialler = QuicDialler::new(
+        quic.clone(),
+        Target {
+            address,
+            name: command.name.clone().unwrap_or(name),
+            trust,
+            resume: command.resume,
+            patience: command.timeout,
+        },
+        parameters,
+        PathMemory::default(),
+        endpoint::key_log(),
+    );
+    let measured = measure(&dialler, workload, parameters.into(), outputs).await;
+    // The server is told why, also when its certificate was refused.
+    daemon::patiently(quic.wait_idle()).await;
+    measured?.finish()
+}
+
+/// Where results go.
+struct Outputs {
+    json: Option<Output>,
+    records: Option<Output>,
+    /// Whoever reads JSON from the standard output wants nothing else there.
+    quiet: bool,
+}
+
+impl Outputs {
+    fn open(command: &Command) -> Result<Self, Failure> {
+        Ok(Self {
+            json: command.json.as_deref().map(Output::open).transpose()?,
+            records: command.records.as_deref().map(Output::open).transpose()?,
+            quiet: [&command.json, &command.records]
+                .into_iter()
+                .flatten()
+                .any(|path| is_stdout(path)),
+        })
+    }
+
+    /// A line for people; nobody may be reading any more.
+    fn say(&self, line: &str) {
+        if !self.quiet {
+            let _ = writeln!(std::io::stdout(), "{line}");
         }
-        if let Some(failed) = failed {
-            return Err(failed);
+    }
+}
+
+/// A measurement that is over.
+struct Measured {
+    report: Report,
+    outputs: Outputs,
+}
+
+/// Measures, with a table of it for people while it goes on.
+async fn measure<D: Dial>(
+    dialler: &D,
+    workload: &Workload,
+    own: ParametersReport,
+    mut outputs: Outputs,
+) -> Result<Measured, Failure> {
+    let controller = own
+        .controller
+        .clone()
+        .unwrap_or_else(|| "the kernel".into());
+    outputs.say(&format!(
+        "{} ({controller}) to {}: {workload}",
+        dialler.kind().name(),
+        dialler.peer()
+    ));
+    outputs.say(table::HEAD);
+    let mut failed = None;
+    let mut record = |record: &Record| {
+        if let Record::Interval(interval) = record {
+            outputs.say(&table::row(interval));
         }
-        match report.error {
+        if let Some(records) = &mut outputs.records {
+            let line = serde_json::to_string(record).expect("records are plain data");
+            failed = failed.take().or(records.line(&line).err());
+        }
+    };
+    let clock = Clock::new(Arc::new(TokioRuntime));
+    let report = client::run(dialler, &clock, workload, own, &mut record).await;
+    match failed {
+        Some(failed) => Err(failed),
+        None => Ok(Measured {
+            report: report.map_err(anyhow::Error::from)?,
+            outputs,
+        }),
+    }
+}
+
+impl Measured {
+    /// Tells the result.
+    fn finish(mut self) -> Result<(), Failure> {
+        for line in table::summary(&self.report) {
+            self.outputs.say(&line);
+        }
+        if let Some(json) = &mut self.outputs.json {
+            json.line(&self.report.to_json())?;
+        }
+        match self.report.error {
             Some(error) => Err(anyhow::anyhow!(error).into()),
             None => Ok(()),
         }
-    })
-}
-
-/// A line for people; nobody may be reading any more.
-fn say(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+    }
 }

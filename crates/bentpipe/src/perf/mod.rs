@@ -11,7 +11,7 @@ use clap::Subcommand;
 
 use crate::failure::Failure;
 
-/// Measure a transport: QUIC, with any controller and any parameters at each end
+/// Measure a transport: QUIC with any controller and any parameters at each end, or TCP
 ///
 /// Speaks the `perf` protocol of draft-banks-quic-performance, so that the perf tools of other
 /// QUIC stacks can be the other end.

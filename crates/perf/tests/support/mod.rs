@@ -32,6 +32,8 @@ pub struct Ends {
     pub server: Parameters,
     pub resume: bool,
     pub dead: bool,
+    /// The server sends so many bytes more than it is asked for, and never more than a thousand.
+    pub lie: i64,
     pub wrong_key: bool,
     pub protocol: &'static [u8],
 }
@@ -43,6 +45,7 @@ impl Default for Ends {
             server: Parameters::default(),
             resume: false,
             dead: false,
+            lie: 0,
             wrong_key: false,
             protocol: ALPN,
         }
@@ -132,8 +135,10 @@ fn run(
             connections: 100,
             tell: Arc::new(move |report| told.lock().expect("no panic").push(report)),
         };
-        if !ends.dead {
-            tokio::spawn(service.quic(server.clone()));
+        match (ends.dead, ends.lie) {
+            (true, _) => {}
+            (_, 0) => drop(tokio::spawn(service.quic(server.clone()))),
+            (_, lie) => drop(tokio::spawn(lying(server.clone(), lie))),
         }
         let socket = network.terminal(from, &[0]);
         let endpoint =
@@ -158,4 +163,25 @@ fn run(
         let reports = std::mem::take(&mut *reports.lock().expect("no panic"));
         (client, reports)
     })
+}
+
+/// A server that answers with `lie` bytes more than a thousand; less, where it is asked for less.
+async fn lying(endpoint: noq::Endpoint, lie: i64) {
+    let incoming = endpoint.accept().await.expect("a client");
+    let connection = incoming.await.expect("a handshake");
+    while let Ok((mut send, mut receive)) = connection.accept_bi().await {
+        let asked = receive.read_to_end(1_000).await.expect("a request");
+        let asked = u64::from_be_bytes(asked[..8].try_into().expect("a header"));
+        let honest = i64::try_from(asked.min(1_000)).expect("at most a thousand");
+        let bytes = match asked {
+            // As good as endless, and yet it ends.
+            u64::MAX => 999,
+            _ => honest + lie,
+        };
+        let bytes = usize::try_from(bytes).expect("not less than nothing");
+        send.write_all(&vec![0; bytes])
+            .await
+            .expect("a client that listens");
+        send.finish().expect("it is open");
+    }
 }
