@@ -134,6 +134,21 @@ def test_a_resumed_connection_sends_its_request_at_once(measured: Measured) -> N
     assert fresh - first > RTT_NS / 2
 
 
+def test_datagrams_and_iperf3s_shape(measured: Measured, tmp_path: Path) -> None:
+    iperf3 = tmp_path / "iperf3.json"
+    report = measured.report(
+        *("--datagrams", "800 kbit/s", "--datagram-time", "2 s", "--iperf3-json", iperf3, "--download", "2 s"),
+    )
+    datagrams = report["datagrams"]
+    assert datagrams["sent"] == 200
+    assert datagrams["answered"] <= datagrams["arrived"] <= 200
+    assert datagrams["answered"] > 100
+    assert datagrams["round_trips"]["least_ns"] >= RTT_NS
+    document = json.loads(iperf3.read_text())
+    assert document["end"]["sum_received"]["bytes"] == report["received_bytes"]
+    assert len(document["intervals"]) == len(report["intervals"])
+
+
 def test_records_and_a_table_for_people(measured: Measured, tmp_path: Path) -> None:
     records = tmp_path / "records.jsonl"
     done = measured.client("--upload", "2 MiB", "--records", records, "--changes", "--interval", "100 ms")
@@ -217,9 +232,7 @@ def test_tcp_without_a_server_or_with_an_unknown_controller(tcp: Measured) -> No
     assert "nosuch" in done.stderr
     assert "cubic" in done.stderr
     argv = [str(host.binary()), "perf", "client", f"{GATEWAY}:9", "--over", "tcp"]
-    done = subprocess.run(
-        tcp.link.terminal.command(argv), capture_output=True, text=True, check=False, timeout=60
-    )
+    done = subprocess.run(tcp.link.terminal.command(argv), capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
     assert "refused" in done.stderr
 
@@ -240,6 +253,7 @@ def test_tcp_without_a_server_or_with_an_unknown_controller(tcp: Measured) -> No
         (["--packet", "600"], "1200 to 9000"),
         (["--fingerprint", "sha256:x"], "43 characters"),
         (["--changes"], "--records"),
+        (["--datagrams", "1 Mbit/s", "--upload", "1 s"], "datagrams beside an upload"),
         (["--over", "tcp", "--resume"], "no meaning over TCP"),
         (["--over", "tcp", "--ack-threshold", "3"], "no effect over TCP"),
         (["--over", "tcp", "--initial-window", "20"], "initcwnd 20"),

@@ -13,6 +13,7 @@ use bentpipe_perf::report::{Change, Establishment, Sender, TransportKind};
 use bentpipe_perf::server::Service;
 use bentpipe_perf::transport::{Connection, Dial, ReceiveHalf, SendHalf, SharedEstablishment};
 use bentpipe_units::Span;
+use bytes::Bytes;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
@@ -364,6 +365,14 @@ impl Connection for TcpConnection {
             }
         };
         Ok(Self::halves(stream))
+    }
+
+    fn send_datagram(&self, _datagram: Bytes) -> Result<(), PerfError> {
+        Err(PerfError::NoDatagrams)
+    }
+
+    async fn read_datagram(&self) -> Result<Bytes, PerfError> {
+        Err(PerfError::NoDatagrams)
     }
 
     fn sender(&self) -> Sender {

@@ -16,6 +16,8 @@
 //! - [`report`]: the documented result
 //! - [`meter`]: bytes as they come and go, and intervals
 //! - [`streams`]: what each end does on one stream
+//! - [`datagrams`]: at a given rate, there and back
+//! - [`iperf3`]: a report as iperf3 would write it
 //! - [`client`], [`server`]: the two programs
 //! - [`lean`]: the same two on the library's sans-I/O core
 
@@ -31,6 +33,8 @@ pub mod quic;
 pub mod workload;
 pub mod meter;
 mod latency;
+pub mod datagrams;
+pub mod iperf3;
 pub mod streams;
 pub mod client;
 pub mod server;

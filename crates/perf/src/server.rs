@@ -10,6 +10,7 @@ use noq::{ConnectionError, Endpoint, Incoming};
 use tokio::task::JoinSet;
 
 use crate::clock::Clock;
+use crate::datagrams::Answers;
 use crate::error::PerfError;
 use crate::meter::{Intervals, Meter};
 use crate::protocol::ALPN;
@@ -93,6 +94,7 @@ impl Service {
         let measured = QuicConnection::new(0, connection.clone(), establishment);
         let mut watch = Watch::new(self, clock, peer, measured, TransportKind::Quic);
         let mut tasks = JoinSet::new();
+        let mut answers = Answers::default();
         let ended = loop {
             tokio::select! {
                 biased;
@@ -118,6 +120,14 @@ impl Service {
                         tracing::debug!("a stream of {peer}: {error}");
                     }
                 }
+                datagram = connection.read_datagram() => match datagram {
+                    Ok(datagram) => {
+                        let answer = answers.to(datagram, clock.now());
+                        // An answer that cannot be sent is one that is lost.
+                        let _ = answer.map(|answer| connection.send_datagram(answer));
+                    }
+                    Err(error) => break error,
+                },
                 () = watch.interval() => {}
             }
         };
@@ -216,6 +226,7 @@ impl<'a, C: Connection> Watch<'a, C> {
             intervals: self.intervals.all,
             intervals_omitted: self.intervals.omitted,
             requests: None,
+            datagrams: None,
         });
     }
 }

@@ -4,9 +4,10 @@ mod support;
 
 use std::time::Duration;
 
+use bentpipe_perf::datagrams::Datagrams;
 use bentpipe_perf::parameters::Parameters;
 use bentpipe_perf::workload::{Amount, RequestAmount, Requests, Workload};
-use bentpipe_units::{Bytes, Span};
+use bentpipe_units::{Bytes, Rate, Span};
 use support::{Ends, UNLIMITED, measure, refused};
 
 const GEO: Span = Span::from_millis(600);
@@ -247,6 +248,7 @@ fn an_upload_and_everything_at_once_end_well() {
         }),
         interval: Span::from_millis(100),
         changes: true,
+        datagrams: None,
     };
     let measured = measure("rate = \"50 Mbit/s\"", Ends::default(), workload);
     assert_eq!(measured.client.error, None);
@@ -293,6 +295,72 @@ fn a_workload_that_cannot_be_is_refused() {
             Workload::download(Amount::Bytes(Bytes::new(1 << 60))),
             "at most 1 PiB",
         ),
+    ] {
+        let error = workload.check().expect_err("it cannot be").to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+fn datagrams(rate: u64, size: u64) -> Workload {
+    Workload {
+        download: None,
+        datagrams: Some(Datagrams {
+            rate: Rate::from_bits_per_second(rate),
+            size,
+            time: Span::from_millis(10_000),
+        }),
+        ..Workload::default()
+    }
+}
+
+#[test]
+fn datagrams_over_a_clean_link_all_come_back_in_order() {
+    let measured = measure(
+        "rate = \"20 Mbit/s\"",
+        Ends::default(),
+        datagrams(80_000, 1_000),
+    );
+    let report = measured.client.datagrams.expect("datagrams were sent");
+    assert_eq!(
+        (report.sent, report.arrived, report.answered),
+        (100, Some(100), 100)
+    );
+    assert_eq!((report.reordered_there, report.reordered_back), (0, 0));
+    let times = report.round_trips.as_ref().expect("answers");
+    assert!(
+        (600.0..603.0).contains(&ms(Some(times.p50_ns))),
+        "{times:?}"
+    );
+    assert!(ms(Some(report.jitter_there_ns)) < 1.0, "{report:?}");
+}
+
+#[test]
+fn lost_and_late_datagrams_are_told() {
+    let direction =
+        "rate = \"20 Mbit/s\"\nloss = \"5 %\"\nreorder = { chance = \"5 %\", by = \"60 ms\" }";
+    let measured = measure(direction, Ends::default(), datagrams(400_000, 500));
+    let report = measured.client.datagrams.expect("datagrams were sent");
+    assert_eq!(report.sent, 1_000);
+    let arrived = report.arrived.expect("some were answered");
+    assert!((920..980).contains(&arrived), "{report:?}");
+    assert!((840..950).contains(&report.answered), "{report:?}");
+    assert!(
+        report.reordered_there > 0 && report.reordered_back > 0,
+        "{report:?}"
+    );
+    assert!(report.jitter_there_ns > 0, "{report:?}");
+}
+
+#[test]
+fn datagrams_that_cannot_be_are_refused() {
+    let beside = Workload {
+        upload: Some(Amount::Bytes(Bytes::new(1))),
+        ..datagrams(80_000, 1_000)
+    };
+    for (workload, said) in [
+        (beside, "datagrams beside an upload"),
+        (datagrams(80_000, 8), "give 16 to 1400"),
+        (datagrams(1, 1_000), "1 kbit/s to 10 Gbit/s"),
     ] {
         let error = workload.check().expect_err("it cannot be").to_string();
         assert!(error.contains(said), "{error}");

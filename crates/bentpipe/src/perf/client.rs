@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bentpipe_cc::PathMemory;
 use bentpipe_os::tcp_measured::TcpDialler;
-use bentpipe_perf::client;
 use bentpipe_perf::clock::Clock;
+use bentpipe_perf::datagrams::Datagrams;
 use bentpipe_perf::parameters::Parameters;
 use bentpipe_perf::protocol::PORT;
 use bentpipe_perf::quic::{QuicDialler, Target};
@@ -17,8 +17,9 @@ use bentpipe_perf::report::{ParametersReport, Record, Report};
 use bentpipe_perf::tls::Trust;
 use bentpipe_perf::transport::Dial;
 use bentpipe_perf::workload::{Amount, RequestAmount, Requests, Workload};
+use bentpipe_perf::{client, iperf3};
 use bentpipe_quic::fingerprint::Fingerprint;
-use bentpipe_units::{Bytes, Span};
+use bentpipe_units::{Bytes, Rate, Span};
 use clap::Args;
 use noq::TokioRuntime;
 
@@ -70,6 +71,26 @@ pub struct Command {
         requires = "requests"
     )]
     request_every: Span,
+    /// Datagrams (RFC 9221) at this rate, which `bentpipe perf server` answers: loss, jitter and
+    /// reordering each way
+    #[arg(long, value_name = "RATE")]
+    datagrams: Option<Rate>,
+    /// Bytes of a datagram
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value = "1000 B",
+        requires = "datagrams"
+    )]
+    datagram_size: Bytes,
+    /// For how long they are sent
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "10 s",
+        requires = "datagrams"
+    )]
+    datagram_time: Span,
     /// Streams of each transfer
     #[arg(long, default_value_t = 1)]
     streams: u32,
@@ -100,6 +121,9 @@ pub struct Command {
     /// Write the report as JSON (`bentpipe schema perf`); `-` is the standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write it as iperf3 would; `-` is the standard output
+    #[arg(long, value_name = "FILE")]
+    iperf3_json: Option<PathBuf>,
     /// Write a line of JSON for each interval and request (`bentpipe schema perf-records`)
     #[arg(long, value_name = "FILE")]
     records: Option<PathBuf>,
@@ -133,13 +157,21 @@ fn request_amount(text: &str) -> Result<RequestAmount, String> {
 
 impl Command {
     fn workload(&self) -> Result<Workload, Failure> {
+        if self.datagrams.is_some() && self.connections > 1 {
+            return Err(Failure::Configuration(
+                "--datagrams with --connections: the rate is of one connection; leave one of them out".into(),
+            ));
+        }
         if self.resume && self.connections > 1 {
             return Err(Failure::Configuration(
                 "--resume with --connections: one connection resumes from another; leave one of them out".into(),
             ));
         }
         let default = Workload::default();
-        let nothing = self.download.is_none() && self.upload.is_none() && self.requests.is_none();
+        let nothing = self.download.is_none()
+            && self.upload.is_none()
+            && self.requests.is_none()
+            && self.datagrams.is_none();
         let workload = Workload {
             connections: self.connections,
             streams: self.streams,
@@ -154,6 +186,11 @@ impl Command {
                 request: self.request_size,
                 response: self.response_size,
                 every: self.request_every,
+            }),
+            datagrams: self.datagrams.map(|rate| Datagrams {
+                rate,
+                size: self.datagram_size.as_u64(),
+                time: self.datagram_time,
             }),
             interval: self.interval,
             changes: self.changes,
@@ -184,9 +221,9 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Over::Tcp => {
             let trusts =
                 command.ca.is_some() || command.fingerprint.is_some() || command.name.is_some();
-            if trusts || command.resume || command.changes {
+            if trusts || command.resume || command.changes || command.datagrams.is_some() {
                 return Err(Failure::Configuration(
-                    "--ca, --fingerprint, --name, --resume and --changes have no meaning over TCP, which is unencrypted and tells no changes; leave them out".into(),
+                    "--ca, --fingerprint, --name, --resume, --datagrams and --changes have no meaning over TCP, which is unencrypted and has none of these; leave them out".into(),
                 ));
             }
             let options = command.transport.tcp()?;
@@ -240,6 +277,7 @@ async fn over_quic(
 struct Outputs {
     json: Option<Output>,
     records: Option<Output>,
+    iperf3: Option<Output>,
     /// Whoever reads JSON from the standard output wants nothing else there.
     quiet: bool,
 }
@@ -249,7 +287,12 @@ impl Outputs {
         Ok(Self {
             json: command.json.as_deref().map(Output::open).transpose()?,
             records: command.records.as_deref().map(Output::open).transpose()?,
-            quiet: [&command.json, &command.records]
+            iperf3: command
+                .iperf3_json
+                .as_deref()
+                .map(Output::open)
+                .transpose()?,
+            quiet: [&command.json, &command.records, &command.iperf3_json]
                 .into_iter()
                 .flatten()
                 .any(|path| is_stdout(path)),
@@ -316,6 +359,9 @@ impl Measured {
         }
         if let Some(json) = &mut self.outputs.json {
             json.line(&self.report.to_json())?;
+        }
+        if let Some(iperf3) = &mut self.outputs.iperf3 {
+            iperf3.line(&iperf3::document(&self.report).to_string())?;
         }
         match self.report.error {
             Some(error) => Err(anyhow::anyhow!(error).into()),
