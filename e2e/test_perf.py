@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -147,6 +148,20 @@ def test_datagrams_and_iperf3s_shape(measured: Measured, tmp_path: Path) -> None
     document = json.loads(iperf3.read_text())
     assert document["end"]["sum_received"]["bytes"] == report["received_bytes"]
     assert len(document["intervals"]) == len(report["intervals"])
+
+
+def test_a_path_is_kept_in_a_file(measured: Measured, tmp_path: Path) -> None:
+    path = tmp_path / "path.toml"
+    upload = ("--upload", "4 MiB", "--path", path)
+    measured.report(*upload)
+    kept = tomllib.loads(path.read_text())
+    assert kept["rate"].endswith("bit/s")
+    assert kept["round_trip"].endswith("s")
+    measured.report(*upload)
+    path.write_text("rate = 5")
+    done = measured.client(*upload)
+    assert done.returncode == 2
+    assert "path.toml" in done.stderr
 
 
 def test_records_and_a_table_for_people(measured: Measured, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ mod support;
 
 use std::time::Duration;
 
+use bentpipe_cc::PathMemory;
 use bentpipe_perf::datagrams::Datagrams;
 use bentpipe_perf::parameters::Parameters;
 use bentpipe_perf::workload::{Amount, RequestAmount, Requests, Workload};
@@ -338,7 +339,15 @@ fn datagrams_over_a_clean_link_all_come_back_in_order() {
 fn lost_and_late_datagrams_are_told() {
     let direction =
         "rate = \"20 Mbit/s\"\nloss = \"5 %\"\nreorder = { chance = \"5 %\", by = \"60 ms\" }";
-    let measured = measure(direction, Ends::default(), datagrams(400_000, 500));
+    // A controller that takes losses for congestion would let few datagrams out.
+    let mut fixed = Parameters::new(bentpipe_cc::Choice::Fixed);
+    fixed.settings.contracted_rate = Some(Rate::from_bits_per_second(10_000_000));
+    let ends = Ends {
+        client: fixed.clone(),
+        server: fixed,
+        ..Ends::default()
+    };
+    let measured = measure(direction, ends, datagrams(400_000, 500));
     let report = measured.client.datagrams.expect("datagrams were sent");
     assert_eq!(report.sent, 1_000);
     let arrived = report.arrived.expect("some were answered");
@@ -365,4 +374,28 @@ fn datagrams_that_cannot_be_are_refused() {
         let error = workload.check().expect_err("it cannot be").to_string();
         assert!(error.contains(said), "{error}");
     }
+}
+
+#[test]
+fn a_path_that_is_known_is_resumed_carefully() {
+    let memory = PathMemory::default();
+    let mut client = Parameters::default();
+    client.settings.resume = true;
+    let upload = || {
+        let ends = Ends {
+            client: client.clone(),
+            memory: memory.clone(),
+            ..Ends::default()
+        };
+        let workload = Workload::upload(Amount::Bytes(Bytes::new(2_000_000)));
+        measure("rate = \"20 Mbit/s\"", ends, workload)
+            .client
+            .duration_ns
+    };
+    let (fresh, known) = (upload(), upload());
+    assert!(memory.get().is_some());
+    assert!(
+        known + 1_000_000_000 < fresh,
+        "{known} ns, at first {fresh} ns"
+    );
 }

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use bentpipe_cc::PathMemory;
 use bentpipe_os::tcp_measured::TcpDialler;
 use bentpipe_perf::clock::Clock;
 use bentpipe_perf::datagrams::Datagrams;
@@ -25,6 +24,7 @@ use noq::TokioRuntime;
 
 use super::options::{Over, Transport, reported};
 use super::output::{Output, is_stdout};
+use super::path::PathFile;
 use super::{endpoint, table};
 use crate::daemon;
 use crate::failure::Failure;
@@ -216,7 +216,9 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Over::Quic => {
             let parameters = command.transport.quic()?;
             let trust = command.trust()?;
-            daemon::block_on(over_quic(command, &workload, &parameters, trust, outputs))
+            let path = command.transport.path()?;
+            let ends = (&parameters, trust);
+            daemon::block_on(over_quic(command, &workload, ends, &path, outputs))
         }
         Over::Tcp => {
             let trusts =
@@ -244,8 +246,8 @@ pub fn run(command: &Command) -> Result<(), Failure> {
 async fn over_quic(
     command: &Command,
     workload: &Workload,
-    parameters: &Parameters,
-    trust: Trust,
+    (parameters, trust): (&Parameters, Trust),
+    path: &PathFile,
     outputs: Outputs,
 ) -> Result<(), Failure> {
     let (address, name) = endpoint::resolve(&command.host, PORT).await?;
@@ -264,12 +266,13 @@ async fn over_quic(
             patience: command.timeout,
         },
         parameters,
-        PathMemory::default(),
+        path.memory(),
         endpoint::key_log(),
     );
     let measured = measure(&dialler, workload, parameters.into(), outputs).await;
     // The server is told why, also when its certificate was refused.
     daemon::patiently(quic.wait_idle()).await;
+    path.write()?;
     measured?.finish()
 }
 

@@ -1,5 +1,6 @@
 //! `bentpipe perf`: measure a transport from end to end.
 
+mod path;
 mod options;
 mod output;
 mod table;

@@ -1,5 +1,7 @@
 //! The options of one end's transport, which client and server have alike.
 
+use std::path::PathBuf;
+
 use bentpipe_os::tcp_measured::TcpOptions;
 use bentpipe_perf::parameters::{AckRequest, Parameters};
 use bentpipe_perf::report::ParametersReport;
@@ -7,6 +9,7 @@ use bentpipe_quic::{Selection, Settings};
 use bentpipe_units::{Bytes, Rate, Span};
 use clap::{Args, ValueEnum};
 
+use super::path::PathFile;
 use crate::failure::Failure;
 
 /// What carries the bytes.
@@ -62,6 +65,10 @@ pub struct Transport {
     /// Send packets that are not ECN-capable
     #[arg(long)]
     no_ecn: bool,
+    /// Keep what this end learns of the path in FILE, and start from it (Careful Resume, RFC 9959);
+    /// what is older than an hour is not believed. For one peer
+    #[arg(long, value_name = "FILE")]
+    path: Option<PathBuf>,
     /// QUIC version; 1 is the only one that the QUIC library speaks
     #[arg(long, value_name = "VERSION", value_parser = ["1"])]
     quic_version: Option<String>,
@@ -94,6 +101,7 @@ impl Transport {
                 initial_window: self.initial_window.unwrap_or(settings.initial_window),
                 initial_rtt: self.initial_rtt.unwrap_or(settings.initial_rtt),
                 contracted_rate: self.contracted_rate,
+                resume: self.path.is_some(),
                 ..settings.with_controller(controller)
             },
             acks: asked.then(|| AckRequest {
@@ -112,6 +120,11 @@ impl Transport {
         Ok(parameters)
     }
 
+    /// What is known of the path.
+    pub fn path(&self) -> Result<PathFile, Failure> {
+        PathFile::open(self.path.as_deref())
+    }
+
     /// Over TCP.
     pub fn tcp(&self) -> Result<TcpOptions, Failure> {
         let without_effect = [
@@ -120,6 +133,7 @@ impl Transport {
             ("--ack-threshold", self.ack_threshold.is_some()),
             ("--ack-max-delay", self.ack_max_delay.is_some()),
             ("--discover-mtu", self.discover_mtu),
+            ("--path", self.path.is_some()),
             ("--quic-version", self.quic_version.is_some()),
         ];
         if let Some((name, _)) = without_effect.iter().find(|(_, given)| *given) {

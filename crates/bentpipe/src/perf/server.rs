@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bentpipe_cc::PathMemory;
 use bentpipe_os::tcp_measured;
 use bentpipe_perf::clock::Clock;
 use bentpipe_perf::protocol::{ALPN, NO_ERROR};
@@ -19,6 +18,7 @@ use rustls::pki_types::pem::PemObject as _;
 
 use super::options::{Over, Transport, reported};
 use super::output::Output;
+use super::path::PathFile;
 use super::{endpoint, table};
 use crate::daemon::{self, StopSignals};
 use crate::failure::{self, Failure};
@@ -91,15 +91,16 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         ));
     }
     let json = command.json.as_deref().map(Output::open).transpose()?;
+    let path = command.transport.path()?;
     let service = |parameters| Service {
         clock: Clock::new(Arc::new(TokioRuntime)),
         parameters,
         interval: command.interval,
         connections: command.max_connections,
-        tell: tell(json),
+        tell: tell(json, path.clone()),
     };
     match command.transport.over {
-        Over::Quic => over_quic(command, service),
+        Over::Quic => over_quic(command, &path, service),
         Over::Tcp => {
             if command.key.is_some() || command.certificate_out.is_some() {
                 return Err(Failure::Configuration(
@@ -126,6 +127,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
 
 fn over_quic(
     command: &Command,
+    path: &PathFile,
     service: impl FnOnce(ParametersReport) -> Service,
 ) -> Result<(), Failure> {
     let parameters = command.transport.quic()?;
@@ -138,7 +140,7 @@ fn over_quic(
     daemon::block_on(async {
         let mut stop = StopSignals::new();
         let mut config = noq::ServerConfig::with_crypto(Arc::new(tls));
-        config.transport_config(Arc::new(parameters.transport(PathMemory::default())));
+        config.transport_config(Arc::new(parameters.transport(path.memory())));
         let quic = endpoint::open(command.listen, &parameters, Some(config))
             .map_err(|error| daemon::cannot_listen("--listen", "UDP", command.listen, &error))?;
         let local = quic.local_addr().map_err(anyhow::Error::from)?;
@@ -152,9 +154,12 @@ fn over_quic(
 }
 
 /// Prints each report for people, or as JSON where that is wanted.
-fn tell(json: Option<Output>) -> Arc<dyn Fn(Report) + Send + Sync> {
+fn tell(json: Option<Output>, path: PathFile) -> Arc<dyn Fn(Report) + Send + Sync> {
     let json = Mutex::new(json);
     Arc::new(move |report| {
+        if let Err(error) = path.write() {
+            tracing::error!("{error}");
+        }
         let mut json = json.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *json {
             Some(json) => {

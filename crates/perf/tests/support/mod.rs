@@ -31,6 +31,8 @@ pub struct Ends {
     pub client: Parameters,
     pub server: Parameters,
     pub resume: bool,
+    /// What the client knows of the path.
+    pub memory: PathMemory,
     pub dead: bool,
     /// The server sends so many bytes more than it is asked for, and never more than a thousand.
     pub lie: i64,
@@ -44,6 +46,7 @@ impl Default for Ends {
             client: Parameters::default(),
             server: Parameters::default(),
             resume: false,
+            memory: PathMemory::default(),
             dead: false,
             lie: 0,
             wrong_key: false,
@@ -153,7 +156,7 @@ fn run(
                 patience: Span::from_millis(5_000),
             },
             &ends.client,
-            PathMemory::default(),
+            ends.memory.clone(),
             None,
         );
         let parameters = (&ends.client).into();
