@@ -12,6 +12,7 @@ mod trace;
 mod perf;
 mod terminal;
 mod gateway;
+mod quic_pep;
 mod status;
 mod check;
 mod config;
@@ -49,6 +50,8 @@ enum Command {
     Perf(perf::Command),
     Terminal(terminal::Command),
     Gateway(gateway::Command),
+    #[command(name = "quic-pep")]
+    QuicPep(quic_pep::Command),
     Status(status::Command),
     Check(check::Command),
     Doctor(doctor::Command),
@@ -68,6 +71,7 @@ fn main() -> std::process::ExitCode {
         Command::Perf(command) => perf::run(command),
         Command::Terminal(command) => terminal::run(command),
         Command::Gateway(command) => gateway::run(command),
+        Command::QuicPep(command) => quic_pep::run(command),
         Command::Status(command) => status::run(&command),
         Command::Check(command) => check::run(&command),
         Command::Doctor(command) => doctor::run(&command),

@@ -3,8 +3,8 @@
 use bentpipe_campaign::schema;
 use schemars::Schema;
 
-use crate::config;
 use crate::failure::Failure;
+use crate::{config, quic_pep};
 
 /// Print the JSON Schema of a file that bentpipe reads or writes
 #[derive(Debug, clap::Args)]
@@ -36,6 +36,7 @@ const SCHEMAS: &[Named] = &[
     }),
     ("terminal", config::terminal_schema),
     ("gateway", config::gateway_schema),
+    ("quic-pep", quic_pep::schema),
 ];
 
 pub fn run(command: &Command) -> Result<(), Failure> {

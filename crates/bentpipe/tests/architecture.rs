@@ -29,6 +29,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["bentpipe-units", "bentpipe-cc", "bentpipe-quic"],
     ),
     (
+        "bentpipe-quicpep",
+        &["bentpipe-units", "bentpipe-cc", "bentpipe-quic"],
+    ),
+    (
         "bentpipe-perf",
         &["bentpipe-units", "bentpipe-cc", "bentpipe-quic"],
     ),
@@ -155,6 +159,7 @@ fn the_tunnel_asks_for_no_sockets_and_no_random_numbers() {
     for package in packages() {
         if ![
             "bentpipe-tunnel",
+            "bentpipe-quicpep",
             "bentpipe-perf",
             "bentpipe-quic",
             "bentpipe-cc",
