@@ -7,18 +7,20 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bentpipe_os::http_connect::{self, Proxy};
 use bentpipe_os::machine::Machine;
 use bentpipe_os::privileges::{self, Needs};
-use bentpipe_os::{ingress, limits, network_changes, quic, secret, tproxy};
+use bentpipe_os::{dns, ingress, limits, network_changes, quic, secret, tproxy};
 use bentpipe_tunnel::identity::Identity;
 use bentpipe_tunnel::identity::enrolment_line::{EnrolmentLine, EnrolmentLineError};
 use bentpipe_tunnel::paths::Paths;
+use bentpipe_tunnel::terminal::dns::Resolver;
 use bentpipe_tunnel::terminal::{Connector, Terminal};
 use bentpipe_tunnel::transport::Transport;
 use clap::{Args, Subcommand};
 use tokio::task::JoinSet;
 
-use crate::config::{self, AfterStop};
+use crate::config::{self, AfterStop, Answer};
 use crate::failure::{self, Failure};
 use crate::files::Files;
 use crate::path_file::Keeper;
@@ -31,7 +33,15 @@ const FIRST_CONFIG: &str = r#"# bentpipe terminal; all options: docs/configurati
 [ingress.socks5]
 listen = "127.0.0.1:1080"
 
-# All TCP that passes through this machine from these interfaces (needs root).
+# Applications that speak HTTP CONNECT; for browsers a PAC file is at /proxy.pac.
+# [ingress.http]
+# listen = "127.0.0.1:3128"
+
+# A resolver for applications: their questions go through the tunnel (port 53 needs root).
+# [dns]
+# listen = ["127.0.0.1:53"]
+
+# All TCP and UDP that passes through this machine from these interfaces (needs root).
 # Private networks and those that this machine is connected to are left alone. If the
 # terminal is killed, the rest is held back; fail = "open" lets it go its own way.
 # [ingress.transparent]
@@ -201,7 +211,13 @@ fn start(files: Files) -> Result<(), Failure> {
     let needs = Needs {
         network_administration: config.ingress.transparent.is_some(),
         low_ports: listens(config.ingress.socks5.as_ref().map(|socks5| socks5.listen))
-            || listens(config.metrics.as_ref().map(|metrics| metrics.listen)),
+            || listens(config.ingress.http.as_ref().map(|http| http.listen))
+            || listens(config.metrics.as_ref().map(|metrics| metrics.listen))
+            || config
+                .dns
+                .iter()
+                .flat_map(|dns| &dns.listen)
+                .any(|address| listens(Some(*address))),
     };
     privileges::give_up(config.user.as_deref(), needs).map_err(anyhow::Error::from)?;
     daemon::block_on(serve(files, config))
@@ -213,7 +229,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     let mut reload = daemon::reload_signal();
     let (gateway, gateway_key) = files.read_pairing()?;
     let identity = files.identity()?;
-    limits::raise_open_files();
+    let open_files = limits::raise_open_files();
     let (keeper, paths) = Keeper::start(files.paths());
     let connector = connector(&config, identity, gateway.clone(), gateway_key, paths)?;
     let endpoint = connector.endpoint.clone();
@@ -221,6 +237,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
         tracing::warn!("changes of this machine's addresses will be noticed late: {error}");
     }
     let (terminal, keep) = Terminal::new(connector);
+    terminal.limit_udp_flows(limits::for_udp(open_files));
 
     let mut tasks = JoinSet::new();
     let mut taken = Vec::new();
@@ -229,8 +246,35 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
             daemon::cannot_listen("ingress.socks5.listen", "TCP", socks5.listen, &error)
         })?;
         let clients = socks5.clients.clone();
-        tasks.spawn(ingress::socks5(listener, clients, terminal.clone()));
+        let users = files.users(socks5.users.as_ref())?;
+        tasks.spawn(ingress::socks5(listener, clients, users, terminal.clone()));
         taken.push(format!("SOCKS5 on {}", socks5.listen));
+    }
+    if let Some(http) = &config.ingress.http {
+        let listener = ingress::listen(http.listen).await.map_err(|error| {
+            daemon::cannot_listen("ingress.http.listen", "TCP", http.listen, &error)
+        })?;
+        let proxy = Proxy {
+            clients: http.clients.clone(),
+            users: files.users(http.users.as_ref())?,
+            after_origin: http.answer == Answer::AfterOrigin,
+            socks5: config.ingress.socks5.as_ref().map(|socks5| socks5.listen),
+        };
+        tasks.spawn(http_connect::serve(listener, proxy, terminal.clone()));
+        taken.push(format!("HTTP CONNECT on {}", http.listen));
+    }
+    let mut resolver = None;
+    if let Some(names) = &config.dns {
+        let (new, renew) = Resolver::new(terminal.clone(), &names.settings());
+        tasks.spawn(async move { match renew.await {} });
+        for address in &names.listen {
+            let sockets = dns::listen(*address).await.map_err(|error| {
+                daemon::cannot_listen("dns.listen", "UDP and TCP", *address, &error)
+            })?;
+            tasks.spawn(dns::serve(sockets, names.clients.clone(), new.clone()));
+            taken.push(format!("DNS on {address}"));
+        }
+        resolver = Some(new);
     }
     let status: Ask = {
         let (terminal, transport) = (terminal.clone(), config.transport.clone());
@@ -243,7 +287,10 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
             });
             let flows = terminal.tally().snapshot();
             let sessions = sessions.into_iter().collect();
-            Status::of("terminal", started, &transport, sessions, flows)
+            Status {
+                dns: resolver.as_ref().map(Resolver::snapshot),
+                ..Status::of("terminal", started, &transport, sessions, flows)
+            }
         })
     };
     daemon::tell_status(&mut tasks, &files, config.metrics.as_ref(), status).await?;
@@ -255,6 +302,9 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
         tasks.spawn(ingress::transparent(installed.ipv4, terminal.clone()));
         if let Some(listener) = installed.ipv6 {
             tasks.spawn(ingress::transparent(listener, terminal.clone()));
+        }
+        for listener in installed.udp {
+            tasks.spawn(tproxy::udp::carry(listener, terminal.clone()));
         }
         let installed = Arc::new(installed.rules);
         let kept = installed.clone();
@@ -290,7 +340,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     // First the way in, then what is on its way. The rules hold back what comes meanwhile.
     tasks.shutdown().await;
     if orderly {
-        let drained = || terminal.tally().snapshot().open == 0;
+        let drained = || terminal.tally().is_drained();
         stop.drain(config.drain.as_duration(), drained).await;
     }
     match rules {
@@ -316,9 +366,7 @@ async fn reloaded(
 ) -> Option<config::Terminal> {
     let new = daemon::read_again(files.read_terminal())?;
     if let (Some(rules), Some(transparent)) = (rules, &new.ingress.transparent)
-        && let Err(error) = rules
-            .change(transparent.left_alone(), transparent.fail)
-            .await
+        && let Err(error) = rules.change(transparent.capture()).await
     {
         tracing::error!("{error}; all stays as it was");
         return None;
@@ -331,6 +379,8 @@ async fn reloaded(
             transparent.leave.clear();
             transparent.leave_private = true;
             transparent.fail = tproxy::Fail::Closed;
+            transparent.quic = tproxy::ApplicationQuic::Tunnel;
+            transparent.other_protocols = tproxy::OtherProtocols::Refuse;
         }
     });
     Some(new)

@@ -6,11 +6,13 @@ use std::os::fd::AsRawFd as _;
 
 use bentpipe_tunnel::sockets::{Dial, Resolve};
 use bentpipe_units::Bytes;
+use hickory_resolver::proto::op::Message;
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::receive_memory::ReceiveMemory;
 use crate::resolver::Resolver;
 use crate::tcp::TcpFlow;
+use crate::udp::UdpFlow;
 
 /// What an origin may send before the gateway has read any of it: 100 Mbit/s at 80 ms.
 const ORIGIN_WINDOW: libc::c_int = 1 << 20;
@@ -36,10 +38,19 @@ impl Resolve for Machine {
     async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
         self.resolver.resolve(host).await
     }
+
+    async fn query(&self, question: Message) -> io::Result<Message> {
+        self.resolver.query(question).await
+    }
 }
 
 impl Dial for Machine {
     type Socket = TcpFlow;
+    type Datagrams = UdpFlow;
+
+    async fn dial_udp(&self, address: SocketAddr) -> io::Result<UdpFlow> {
+        UdpFlow::to(address)
+    }
 
     async fn dial(&self, address: SocketAddr) -> io::Result<TcpFlow> {
         let socket = match address {

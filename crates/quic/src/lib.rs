@@ -2,22 +2,31 @@
 //!
 //! - [`selection`]: which controllers there are, the library's own among them
 //! - [`controller`]: the project's congestion controllers behind the library's trait
+//! - [`monitor`]: what a controller does, for whoever measures
 //! - `pacing`: bursts of at most 2 ms
 //! - [`acks`]: how often the peer acknowledges
 //! - [`transport`]: transport parameters for a satellite
 //! - [`schedule`]: whose bytes go first
 //! - [`windows`]: how far each stream may be sent
+//! - [`varint`]: the integers of QUIC and HTTP/3
 //! - `frames`: how long a frame may be
+//! - [`datagrams`]: what is sent beside the streams, under `codel`
+//! - [`fingerprint`]: the hash of a public key, which names a peer
 //! - [`h3`]: the HTTP/3 library on connections of the QUIC library
 
 pub mod selection;
+pub mod monitor;
 pub mod controller;
 mod pacing;
 pub mod acks;
 pub mod transport;
 pub mod schedule;
 pub mod windows;
+pub mod varint;
 mod frames;
+mod codel;
+pub mod datagrams;
+pub mod fingerprint;
 pub mod h3;
 
 pub use controller::Factory;

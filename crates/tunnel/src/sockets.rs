@@ -3,8 +3,10 @@
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use hickory_proto::op::Message;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A connected byte stream: the local side of a flow.
 ///
@@ -20,19 +22,53 @@ pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     fn reset(&self) -> impl Future<Output = io::Error> + Send + 'static;
 }
 
-/// Turns names into addresses.
+/// A UDP socket that is connected to one peer: the local side of a flow of datagrams.
+///
+/// What others than the peer send does not arrive. Errors are those that ICMP tells of the
+/// peer; what concerns one datagram alone, such as its length, is none.
+pub trait DatagramSocket: Send + Sync + 'static {
+    /// Receives one datagram.
+    fn poll_receive(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>>;
+
+    /// Sends one datagram.
+    fn poll_send(&self, context: &mut Context<'_>, datagram: &[u8]) -> Poll<io::Result<()>>;
+
+    /// Resolves when an error is known, also while nothing is sent or received.
+    fn failure(&self) -> impl Future<Output = io::Error> + Send;
+}
+
+/// Asks DNS.
 pub trait Resolve: Send + Sync + 'static {
     /// All addresses of `host`, the preferred first.
     fn resolve(&self, host: &str) -> impl Future<Output = io::Result<Vec<IpAddr>>> + Send;
+
+    /// What the name servers answer to `question`, whatever that is. The error says that none
+    /// has answered; where there are none, that is all that is ever said.
+    fn query(&self, question: Message) -> impl Future<Output = io::Result<Message>> + Send {
+        drop(question);
+        async { Err(io::Error::other("there is no name server")) }
+    }
 }
 
 /// Connects to origins on behalf of the gateway.
 pub trait Dial: Resolve {
     /// What a connection is.
     type Socket: Socket;
+    /// What exchanges datagrams with a peer.
+    type Datagrams: DatagramSocket;
 
     /// Connects to `address`.
     fn dial(&self, address: SocketAddr) -> impl Future<Output = io::Result<Self::Socket>> + Send;
+
+    /// Opens a UDP socket that is connected to `address`.
+    fn dial_udp(
+        &self,
+        address: SocketAddr,
+    ) -> impl Future<Output = io::Result<Self::Datagrams>> + Send;
 
     /// The addresses of the machine itself, now. Without them nothing may be dialled.
     fn own_addresses(&self) -> io::Result<Vec<IpAddr>>;

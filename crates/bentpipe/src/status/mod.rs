@@ -17,6 +17,7 @@ use std::time::Instant;
 
 use bentpipe_tunnel::flow::tally::TallySnapshot;
 use bentpipe_tunnel::identity::Fingerprint;
+use bentpipe_tunnel::terminal::dns::ResolverSnapshot;
 use serde::{Deserialize, Serialize};
 
 /// How an end stands.
@@ -40,6 +41,9 @@ pub struct Status {
     pub sessions: Vec<SessionStatus>,
     /// Flows.
     pub flows: FlowStatus,
+    /// Questions of DNS, of a terminal with a resolver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dns: Option<ResolverSnapshot>,
 }
 
 /// A session and its path.
@@ -106,6 +110,7 @@ impl Status {
             memory_limit_bytes: transport.memory.as_u64(),
             max_sessions: transport.max_sessions(),
             sessions,
+            dns: None,
             flows: FlowStatus {
                 open: flows.open,
                 ended: flows.ended,

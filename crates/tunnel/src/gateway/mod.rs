@@ -6,6 +6,8 @@
 //! - `requests`: what their terminals ask for
 //! - [`egress`]: what may be dialled
 //! - `dial`: connections to origins
+//! - `udp`: flows of datagrams
+//! - `dns`: questions of DNS
 //! - `serve`: all of it together
 
 mod admission;
@@ -13,7 +15,9 @@ mod log_limit;
 mod sessions;
 pub mod egress;
 mod dial;
+mod dns;
 mod requests;
+mod udp;
 mod serve;
 
 pub use serve::{Configuration, Gateway, server_config};

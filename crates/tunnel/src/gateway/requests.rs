@@ -1,6 +1,7 @@
 //! The requests of one session: read, checked against the peer's role, answered.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bentpipe_quic::h3::{Connection, Flows};
@@ -9,13 +10,16 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, watch};
 
 use super::dial::Dialler;
+use super::dns;
 use crate::flow::stalled::{Held, StalledFlows};
+use crate::flow::stream::Down as _;
 use crate::flow::tally::Tally;
-use crate::flow::tcp::{self, Down as _};
+use crate::flow::tcp;
 use crate::flow::{Carried, FlowError};
 use crate::identity::{Fingerprint, PeerRole, Registry};
 use crate::session::{BidiStream, path_summary};
 use crate::sockets::Dial;
+use crate::wire::dns::MAX_UNDER_WAY;
 use crate::wire::proxy_status::{self, ErrorKind, Refusal};
 use crate::wire::request::Request;
 use crate::wire::{MAX_FIELD_SECTION, connect};
@@ -29,7 +33,7 @@ const MAX_ENROLMENT_REQUESTS: usize = 8;
 /// nobody else's.
 const MAX_RESOLVING: usize = 64;
 
-type RequestStream = h3::server::RequestStream<BidiStream, Bytes>;
+pub(super) type RequestStream = h3::server::RequestStream<BidiStream, Bytes>;
 
 /// Answers requests.
 pub struct Requests<D> {
@@ -43,19 +47,25 @@ pub struct Requests<D> {
     pub flow_window: u64,
     /// The counts of all sessions' flows.
     pub tally: Tally,
+    /// Flows of UDP datagrams that a session may have open.
+    pub udp_flows: AtomicUsize,
     /// Turns true when sessions are to take no more requests.
     pub draining: watch::Receiver<bool>,
 }
 
 /// One session, as its requests see it.
-struct Peer {
+pub(super) struct Peer {
     connection: noq::Connection,
     key: Fingerprint,
     role: PeerRole,
-    flows: Flows,
+    pub(super) flows: Flows,
     stalled: StalledFlows,
     /// Names that it may have under way at the same time.
-    resolving: Semaphore,
+    pub(super) resolving: Semaphore,
+    /// Flows of UDP datagrams that it may have open beside each other.
+    pub(super) udp: Semaphore,
+    /// Questions of DNS that it may have under way at the same time.
+    asking: Semaphore,
 }
 
 impl<D: Dial> Requests<D> {
@@ -74,10 +84,14 @@ impl<D: Dial> Requests<D> {
             flows: wire.flows(),
             stalled: StalledFlows::default(),
             resolving: Semaphore::new(MAX_RESOLVING),
+            udp: Semaphore::new(self.udp_flows.load(Ordering::Relaxed)),
+            asking: Semaphore::new(MAX_UNDER_WAY),
         });
         let mut requests = match h3::server::builder()
             .max_field_section_size(MAX_FIELD_SECTION)
             .send_grease(false)
+            .enable_extended_connect(true)
+            .enable_datagram(true)
             .build::<_, Bytes>(wire)
             .await
         {
@@ -110,12 +124,13 @@ impl<D: Dial> Requests<D> {
                     tokio::spawn(async move {
                         let resolved =
                             tokio::time::timeout(HEADER_TIMEOUT, resolver.resolve_request());
-                        match resolved.await {
+                        match Box::pin(resolved).await {
                             Ok(Ok((request, stream))) => {
                                 let id = stream.send_id().into_inner();
                                 let host = connect::host(&request);
                                 peer.flows.scheduler.set_host(id, host.into());
-                                service.answer(Request::read(&request), stream, &peer).await;
+                                let asked = Request::read(&request);
+                                service.begin(asked, stream, peer, host);
                             }
                             Ok(Err(error)) => {
                                 tracing::debug!(%key, "request not understood: {error}")
@@ -133,6 +148,25 @@ impl<D: Dial> Requests<D> {
         }
     }
 
+    /// Begins to answer a request, in a task that holds nothing of how it was read: what an
+    /// idle flow costs is the size of its task.
+    fn begin(
+        self: Arc<Self>,
+        request: Result<Request, Refusal>,
+        stream: RequestStream,
+        peer: Arc<Peer>,
+        host: u32,
+    ) {
+        match request {
+            Ok(Request::ConnectUdp(target)) if peer.role == PeerRole::Terminal => {
+                tokio::spawn(self.carry_udp(target, stream, peer, host));
+            }
+            request => {
+                tokio::spawn(async move { self.answer(request, stream, &peer).await });
+            }
+        }
+    }
+
     async fn answer(&self, request: Result<Request, Refusal>, stream: RequestStream, peer: &Peer) {
         let prohibited = |detail: &str| Refusal {
             kind: ErrorKind::DestinationIpProhibited,
@@ -140,10 +174,11 @@ impl<D: Dial> Requests<D> {
         };
         match (request, peer.role) {
             (Ok(Request::Connect(target)), PeerRole::Terminal) => {
-                match self.dialler.connect(&target, &peer.resolving).await {
+                match Box::pin(self.dialler.connect(&target, &peer.resolving)).await {
                     Ok(socket) => {
                         let _open = self.tally.open();
-                        let (carried, result) = self.open_flow(socket, stream, peer).await;
+                        let (carried, result) =
+                            Box::pin(self.open_flow(socket, stream, peer)).await;
                         self.tally.over(carried, &result);
                         let Carried { up, down } = carried;
                         let path = path_summary(&peer.connection);
@@ -157,33 +192,42 @@ impl<D: Dial> Requests<D> {
                     Err(refusal) => {
                         tracing::debug!(%target, "flow refused: {refusal}");
                         self.tally.failed(refusal.kind.name());
-                        refuse(stream, &refusal).await;
+                        Box::pin(refuse(stream, &refusal)).await;
                     }
+                }
+            }
+            (Ok(Request::Dns(question)), PeerRole::Terminal) => {
+                let mut stream = stream;
+                let resolver = self.dialler.resolver();
+                let answered = dns::answer(resolver, &peer.asking, question, &mut stream);
+                if let Err(refusal) = Box::pin(answered).await {
+                    tracing::debug!("question refused: {refusal}");
+                    Box::pin(refuse(stream, &refusal)).await;
                 }
             }
             (Ok(Request::Enrol(terminal)), PeerRole::Enrolment) => {
                 match self.registry.enrol(&peer.key, terminal) {
                     Ok(()) => {
                         tracing::info!(%terminal, "terminal enrolled");
-                        accept(stream).await;
+                        Box::pin(accept(stream)).await;
                     }
                     Err(why) => {
                         tracing::warn!(%terminal, "terminal not enrolled: {why}");
-                        refuse(stream, &prohibited(&why)).await;
+                        Box::pin(refuse(stream, &prohibited(&why))).await;
                     }
                 }
             }
-            (Ok(Request::Connect(_)), _) => {
-                refuse(stream, &prohibited("a one-time key can only enrol")).await;
+            (Ok(Request::Connect(_) | Request::ConnectUdp(_) | Request::Dns(_)), _) => {
+                Box::pin(refuse(stream, &prohibited("a one-time key can only enrol"))).await;
             }
             (Ok(Request::Enrol(_)), _) => {
-                refuse(
+                Box::pin(refuse(
                     stream,
                     &prohibited("an enrolled terminal cannot enrol others"),
-                )
+                ))
                 .await;
             }
-            (Err(refusal), _) => refuse(stream, &refusal).await,
+            (Err(refusal), _) => Box::pin(refuse(stream, &refusal)).await,
         }
     }
 
@@ -222,7 +266,7 @@ async fn accept(mut stream: RequestStream) {
 }
 
 /// Answers that it is refused. An error means that nobody is there to hear it.
-async fn refuse(stream: RequestStream, refusal: &Refusal) {
+pub(super) async fn refuse(stream: RequestStream, refusal: &Refusal) {
     let (mut up, mut down) = stream.split();
     let _ = up.send_response(refusal.response()).await;
     let _ = up.finish().await;

@@ -118,7 +118,7 @@ impl<R: Resolve> Connector<R> {
             .map_err(|error| SessionError::Lost(describe(&error)))?;
         // Only now: what is known would not age while the gateway cannot be reached.
         let lease = self.paths.lease(self.gateway_key, memory);
-        Session::new(connection, &self.transport, lease)
+        Session::new(connection, &self.transport, lease, self.gateway.clone())
             .await
             .map_err(SessionError::Http)
     }

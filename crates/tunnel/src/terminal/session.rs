@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use bentpipe_quic::h3::{Connection, Flows, Opener, RecvStream};
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use h3::error::{Code, StreamError};
 
+use crate::flow::FlowError;
 use crate::identity::Fingerprint;
 use crate::paths::PathLease;
-use crate::session::{BidiStream, REPLACED, close, describe, path_summary};
+use crate::session::{BidiStream, REPLACED, close, describe, path_summary, remote_address};
 use crate::target::Target;
 use crate::transport::Transport;
-use crate::wire::proxy_status::Refusal;
-use crate::wire::{MAX_FIELD_SECTION, connect, enrol};
+use crate::wire::proxy_status::{ErrorKind, Refusal};
+use crate::wire::{MAX_FIELD_SECTION, connect, connect_udp, dns, enrol};
 
 /// An open session. Clones are the same session.
 #[derive(Clone)]
@@ -21,6 +22,8 @@ pub struct Session {
     requests: h3::client::SendRequest<Opener, Bytes>,
     flows: Flows,
     lease: Arc<PathLease>,
+    /// The gateway as it was asked for, the authority of requests.
+    gateway: Arc<Target>,
 }
 
 /// A request's receiving half.
@@ -32,6 +35,7 @@ impl Session {
         connection: noq::Connection,
         transport: &Transport,
         lease: PathLease,
+        gateway: Target,
     ) -> Result<Self, String> {
         let wire = Connection::new(
             connection.clone(),
@@ -42,6 +46,7 @@ impl Session {
         let (mut driver, requests) = h3::client::builder()
             .max_field_section_size(MAX_FIELD_SECTION)
             .send_grease(false)
+            .enable_datagram(true)
             .build::<_, _, Bytes>(wire)
             .await
             .map_err(|error| error.to_string())?;
@@ -54,6 +59,7 @@ impl Session {
             requests,
             flows,
             lease: Arc::new(lease),
+            gateway: Arc::new(gateway),
         })
     }
 
@@ -110,6 +116,19 @@ impl Session {
             .await
     }
 
+    /// Opens a flow of UDP datagrams of the host with number `host` to `target` and returns
+    /// at once, without the gateway's answer.
+    pub async fn connect_udp(
+        &self,
+        target: &Target,
+        host: u32,
+    ) -> Result<h3::client::RequestStream<BidiStream, Bytes>, StreamError> {
+        self.requests
+            .clone()
+            .send_request(connect_udp::request(&self.gateway, target, host))
+            .await
+    }
+
     /// Asks the gateway to enrol `terminal`, and waits for its answer.
     pub async fn enrol(&self, gateway: &Target, terminal: &Fingerprint) -> Result<(), String> {
         let ask = async {
@@ -131,6 +150,31 @@ impl Session {
             }
         };
         Refusal::read(&response).map_err(|refusal| refusal.to_string())
+    }
+
+    /// Asks the gateway a question of DNS, and waits for the answer: messages of RFC 1035.
+    pub(super) async fn ask(&self, question: Vec<u8>) -> Result<Vec<u8>, FlowError> {
+        let authority = remote_address(&self.connection)
+            .map_or_else(|| "bentpipe.invalid".into(), |address| address.to_string());
+        let mut requests = self.requests.clone();
+        let mut stream = requests
+            .send_request(dns::request(&authority, question.len()))
+            .await?;
+        stream.send_data(question.into()).await?;
+        stream.finish().await?;
+        Refusal::read(&stream.recv_response().await?)?;
+        let mut answer = Vec::new();
+        while let Some(mut data) = stream.recv_data().await? {
+            if answer.len() + data.remaining() > dns::MAX_MESSAGE {
+                stream.stop_sending(Code::H3_EXCESSIVE_LOAD);
+                return Err(FlowError::Refused(Refusal {
+                    kind: ErrorKind::Other,
+                    detail: "the answer is too long".into(),
+                }));
+            }
+            answer.extend_from_slice(&data.copy_to_bytes(data.remaining()));
+        }
+        Ok(answer)
     }
 
     /// Ends the session, telling the gateway.

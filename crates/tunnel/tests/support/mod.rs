@@ -7,26 +7,29 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bentpipe_link::Scenario;
 use bentpipe_tunnel::gateway::egress::Egress;
 use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
 use bentpipe_tunnel::identity::{Fingerprint, Identity, PeerRole, Registry};
 use bentpipe_tunnel::paths::Paths;
-use bentpipe_tunnel::sockets::{Dial, Resolve, Socket};
+use bentpipe_tunnel::sockets::{DatagramSocket, Dial, Resolve, Socket};
 use bentpipe_tunnel::target::Target;
-use bentpipe_tunnel::terminal::{Connector, Terminal};
+use bentpipe_tunnel::terminal::{Connector, Terminal, Unreachable};
 use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::Span;
 use bentpipe_vnet::clock::{Clock, virtual_time};
 use bentpipe_vnet::network::{MemorySocket, Network};
 use bentpipe_vnet::plan::LinkPlan;
+use hickory_proto::op::{Message, OpCode};
+use hickory_proto::rr::{RData, Record};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
@@ -35,6 +38,8 @@ use tokio::time::Instant;
 /// Where the gateway is, and the terminal.
 pub const GATEWAY: &str = "192.0.2.1:4433";
 const TERMINAL: &str = "192.0.2.2:50000";
+/// The time that the gateway's name server takes.
+pub const NAME_SERVER: Duration = Duration::from_millis(20);
 
 /// Runs a test in virtual time.
 pub fn in_virtual_time<F: Future>(test: impl FnOnce(Clock) -> F) -> F::Output {
@@ -155,6 +160,73 @@ impl AsyncWrite for Stream {
     }
 }
 
+// ------------------------------------------------------------ datagrams
+
+/// A connected datagram socket in memory.
+#[derive(Debug)]
+pub struct DatagramEnd {
+    sends: UnboundedSender<Vec<u8>>,
+    receives: Mutex<UnboundedReceiver<Vec<u8>>>,
+    failure: Mutex<Option<io::ErrorKind>>,
+}
+
+/// A connected pair.
+pub fn datagram_pair() -> (DatagramEnd, DatagramEnd) {
+    let (to_b, from_a) = unbounded_channel();
+    let (to_a, from_b) = unbounded_channel();
+    let end = |sends, receives| DatagramEnd {
+        sends,
+        receives: Mutex::new(receives),
+        failure: Mutex::default(),
+    };
+    (end(to_b, from_b), end(to_a, from_a))
+}
+
+impl DatagramEnd {
+    /// Lets the first use of the socket fail.
+    fn fail(&self, kind: io::ErrorKind) {
+        *self.failure.lock().unwrap() = Some(kind);
+    }
+
+    /// Sends a datagram to the peer; nobody may be there.
+    pub fn send(&self, datagram: &[u8]) {
+        let _ = self.sends.send(datagram.to_vec());
+    }
+
+    /// The next datagram; nothing when the peer is gone.
+    pub async fn receive(&self) -> Option<Vec<u8>> {
+        std::future::poll_fn(|context| self.receives.lock().unwrap().poll_recv(context)).await
+    }
+}
+
+impl DatagramSocket for DatagramEnd {
+    fn poll_receive(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if let Some(kind) = *self.failure.lock().unwrap() {
+            return Poll::Ready(Err(kind.into()));
+        }
+        match ready!(self.receives.lock().unwrap().poll_recv(context)) {
+            Some(datagram) => {
+                buffer.put_slice(&datagram);
+                Poll::Ready(Ok(()))
+            }
+            None => Poll::Pending,
+        }
+    }
+
+    fn poll_send(&self, _context: &mut Context<'_>, datagram: &[u8]) -> Poll<io::Result<()>> {
+        self.send(datagram);
+        Poll::Ready(Ok(()))
+    }
+
+    fn failure(&self) -> impl Future<Output = io::Error> + Send {
+        std::future::pending()
+    }
+}
+
 /// What stands at an address that the gateway dials.
 #[derive(Debug, Clone)]
 pub enum Origin {
@@ -168,7 +240,41 @@ pub enum Origin {
 
 /// The internet behind the gateway.
 #[derive(Debug, Clone, Default)]
-pub struct Internet(Arc<Mutex<BTreeMap<SocketAddr, Origin>>>);
+pub struct Internet(
+    Arc<Mutex<BTreeMap<SocketAddr, Origin>>>,
+    pub NameServer,
+    Arc<Mutex<BTreeMap<SocketAddr, UnboundedSender<DatagramEnd>>>>,
+);
+
+/// What a name server answers, by name, and how often it was asked.
+#[derive(Debug, Clone, Default)]
+pub struct NameServer(Arc<Mutex<NameServerState>>);
+
+#[derive(Debug, Default)]
+struct NameServerState {
+    /// The answer to a question for A, as the records' time to live and addresses.
+    names: BTreeMap<String, (u32, Vec<Ipv4Addr>)>,
+    asked: Vec<Message>,
+}
+
+impl NameServer {
+    /// Puts a name with `addresses` there that hold for `ttl` seconds.
+    pub fn put(&self, name: &str, ttl: u32, addresses: &[&str]) {
+        let addresses = addresses.iter().map(|text| text.parse().unwrap());
+        let answer = (ttl, addresses.collect());
+        self.0.lock().unwrap().names.insert(name.into(), answer);
+    }
+
+    /// Takes a name away: there is no answer any more.
+    pub fn remove(&self, name: &str) {
+        self.0.lock().unwrap().names.remove(name);
+    }
+
+    /// The questions so far.
+    pub fn asked(&self) -> Vec<Message> {
+        self.0.lock().unwrap().asked.clone()
+    }
+}
 
 impl Internet {
     /// Puts an accepting origin at `address`.
@@ -176,6 +282,15 @@ impl Internet {
         let (accepted, connections) = unbounded_channel();
         self.put(address, Origin::Accepts(accepted));
         connections
+    }
+
+    /// Puts a UDP peer at `address`; each socket of the gateway that talks to it has its
+    /// other end come out of the channel.
+    pub fn serve_udp(&self, address: &str) -> UnboundedReceiver<DatagramEnd> {
+        let (opened, sockets) = unbounded_channel();
+        let address = address.parse().unwrap();
+        self.2.lock().unwrap().insert(address, opened);
+        sockets
     }
 
     /// Puts `origin` at `address`.
@@ -188,6 +303,25 @@ impl Internet {
 }
 
 impl Resolve for Internet {
+    async fn query(&self, question: Message) -> io::Result<Message> {
+        tokio::time::sleep(NAME_SERVER).await;
+        let mut state = self.1.0.lock().unwrap();
+        state.asked.push(question.clone());
+        let query = question.queries[0].clone();
+        let name = query.name().clone();
+        let Some((ttl, addresses)) = state.names.get(&name.to_string()) else {
+            return Err(io::Error::other("no name server answers"));
+        };
+        let mut answer = Message::response(question.metadata.id, OpCode::Query);
+        answer.metadata.authentic_data = question.metadata.authentic_data;
+        answer.add_query(query);
+        for address in addresses {
+            let data = RData::A((*address).into());
+            answer.add_answer(Record::from_rdata(name.clone(), *ttl, data));
+        }
+        Ok(answer)
+    }
+
     async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
         match host {
             "origin.example" => Ok(vec!["93.184.216.34".parse().unwrap()]),
@@ -204,6 +338,17 @@ impl Resolve for Internet {
 
 impl Dial for Internet {
     type Socket = Stream;
+    type Datagrams = DatagramEnd;
+
+    async fn dial_udp(&self, address: SocketAddr) -> io::Result<DatagramEnd> {
+        let peer = self.2.lock().unwrap().get(&address).cloned();
+        let (ours, theirs) = datagram_pair();
+        match peer {
+            Some(peer) => peer.send(theirs).map_err(io::Error::other)?,
+            None => ours.fail(io::ErrorKind::ConnectionRefused),
+        }
+        Ok(ours)
+    }
 
     async fn dial(&self, address: SocketAddr) -> io::Result<Stream> {
         let origin = self.0.lock().unwrap().get(&address).cloned();
@@ -439,6 +584,24 @@ impl World {
         let client = IpAddr::from([192, 168, 7, host]);
         tokio::spawn(async move { terminal.carry_for(client, terminals_side, target).await });
         application
+    }
+
+    /// An application's UDP socket that is connected through the tunnel to `target`, and
+    /// what it is told in the end.
+    pub fn connect_udp(
+        &self,
+        host: u8,
+        target: &str,
+    ) -> (DatagramEnd, JoinHandle<Option<Unreachable>>) {
+        let (application, terminals_side) = datagram_pair();
+        let terminal = self.terminal.clone();
+        let target: Target = target.parse().unwrap();
+        let client = IpAddr::from([192, 168, 7, host]);
+        let carried = tokio::spawn(async move {
+            let socket = terminals_side;
+            terminal.carry_udp_for(client, &socket, target).await
+        });
+        (application, carried)
     }
 
     /// Waits until the session is up and both ends know it.

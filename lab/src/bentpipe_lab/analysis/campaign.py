@@ -7,10 +7,11 @@ import polars as pl
 
 from bentpipe_lab.analysis import statistics
 from bentpipe_lab.analysis.statistics import Comparison, Interval
+from bentpipe_lab.campaign.plan import TCP_AXES
 from bentpipe_lab.records.tables import AXIS, axes
 from bentpipe_lab.systems import baseline
 
-VARIANT_AXES = ("system", "controller", "initial_window", "tcp_controller")
+VARIANT_AXES = ("system", "controller", "initial_window", *TCP_AXES)
 """Axes that say by what something is done; the others say what is done, and where."""
 
 
@@ -61,6 +62,16 @@ class PointRow:
 
 
 @dataclass(frozen=True)
+class MetricRow:
+    """One further figure of all runs of one point that ended well."""
+
+    row: PointRow
+    metric: str
+    interval: Interval
+    values: Sequence[float]
+
+
+@dataclass(frozen=True)
 class Beside:
     """A point beside the one that it is compared with."""
 
@@ -87,7 +98,7 @@ def rows(runs: pl.DataFrame) -> list[PointRow]:
                 point=first["point"],
                 clock=first["clock"],
                 axes=its_axes,
-                variant=f"{first['system']} {first['settings']}".strip(),
+                variant=" ".join(filter(None, [first["system"], first["settings"], _tcp(its_axes)])),
                 setting={name: value for name, value in its_axes.items() if not is_variant(name)},
                 workload=first["workload"],
                 times=times,
@@ -100,6 +111,34 @@ def rows(runs: pl.DataFrame) -> list[PointRow]:
             )
         )
     return found
+
+
+def _tcp(axes: Mapping[str, str]) -> str:
+    """The kernel's settings, as they set one measured system apart from the same one with others."""
+    found = []
+    for axis in TCP_AXES:
+        if axis in axes:
+            node, _, name = axis.rpartition(".")
+            value = f"iw{axes[axis]}" if name == "tcp_initial_window" else axes[axis]
+            found.append(f"{node or 'tcp'}:{value}")
+    return " ".join(found)
+
+
+def metric_rows(points: Sequence[PointRow], runs: pl.DataFrame, metrics: pl.DataFrame) -> list[MetricRow]:
+    """The further figures of runs that count and ended well, by point, in the plan's order."""
+    good = runs.filter("counts", pl.col("verdict") == "ok").select("point", "repetition", "attempt")
+    found = (
+        metrics.join(good, on=["point", "repetition", "attempt"], how="inner")
+        .group_by("point", "metric", maintain_order=True)
+        .agg(pl.col("value"))
+    )
+    by_point = {row.point: row for row in points}
+    order = {row.point: place for place, row in enumerate(points)}
+    rows = [
+        MetricRow(by_point[point], metric, statistics.median_interval(values), values)
+        for point, metric, values in found.rows()
+    ]
+    return sorted(rows, key=lambda each: order[each.row.point])
 
 
 def is_variant(axis: str) -> bool:
