@@ -13,7 +13,8 @@ import ssl
 from collections import defaultdict
 from typing import Any
 
-from aioquic.asyncio import QuicConnectionProtocol, connect
+from aioquic.asyncio.client import connect
+from aioquic.asyncio.protocol import QuicConnectionProtocol
 from aioquic.h3.connection import H3_ALPN, H3Connection
 from aioquic.h3.events import DatagramReceived, DataReceived, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
