@@ -57,7 +57,11 @@ pub fn endpoint(
     (seed, number): (u64, u64),
     server: Option<noq::ServerConfig>,
 ) -> std::io::Result<noq::Endpoint> {
-    let config = identity::endpoint(seed, number);
+    let mut config = identity::endpoint(seed, number);
+    if server.is_some() {
+        // As the daemon's: terminals ask with another version whether it can be reached.
+        config.supported_versions(vec![1]);
+    }
     let (socket, runtime) = (Box::new(socket), Arc::new(clock.clone()));
     noq::Endpoint::new_with_abstract_socket(config, server, socket, runtime)
 }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, watch};
 
 use super::connector::Connector;
+use super::gateways::{GatewayState, Gateways};
 use super::hosts::Hosts;
 use super::session::{DownStream, Session};
 use crate::flow::stalled::{Held, StalledFlows};
@@ -29,10 +30,14 @@ const SESSION_WAIT: Duration = Duration::from_secs(10);
 /// waited for until its session times out.
 const ANSWER_WAIT: Duration = Duration::from_secs(15);
 
+/// A request is given up when nothing was heard of the gateway for so long.
+const SILENCE_WAIT: Duration = Duration::from_secs(8);
+
 /// A running terminal. Clones are the same terminal.
 #[derive(Clone)]
 pub struct Terminal {
     session: watch::Receiver<Option<Session>>,
+    gateways: watch::Receiver<Vec<GatewayState>>,
     flows: Arc<Semaphore>,
     hosts: Hosts,
     stalled: StalledFlows,
@@ -43,21 +48,35 @@ impl Terminal {
     /// A terminal, and the task that keeps its session: run it for as long as the
     /// terminal is to work.
     pub fn new<R: Resolve>(connector: Connector<R>) -> (Self, impl Future<Output = Infallible>) {
+        Self::with_gateways(vec![connector])
+    }
+
+    /// The same with several gateways, of which it uses the nearest that answers.
+    pub fn with_gateways<R: Resolve>(
+        connectors: Vec<Connector<R>>,
+    ) -> (Self, impl Future<Output = Infallible>) {
         let (current, session) = watch::channel(None);
+        let (keeper, gateways) = Gateways::new(connectors, current);
         let stalled = StalledFlows::default();
         let terminal = Self {
             session,
+            gateways,
             flows: Arc::new(Semaphore::new(MAX_FLOWS as usize)),
             hosts: Hosts::default(),
             stalled,
             tally: Tally::default(),
         };
-        (terminal, async move { connector.keep(&current).await })
+        (terminal, async move { keeper.keep().await })
     }
 
     /// The current session, also when it changes.
     pub fn session(&self) -> watch::Receiver<Option<Session>> {
         self.session.clone()
+    }
+
+    /// How its gateways stand, in the order in which they were given.
+    pub fn gateways(&self) -> Vec<GatewayState> {
+        self.gateways.borrow().clone()
     }
 
     /// The counts of its flows.
@@ -90,7 +109,10 @@ impl Terminal {
                 let (up, down) = stream.split();
                 let opened = async |down: &mut DownStream| {
                     let answer = tokio::time::timeout(ANSWER_WAIT, down.recv_response());
-                    let answer = answer.await.map_err(|_| FlowError::Unanswered)??;
+                    let answer = tokio::select! {
+                        answer = answer => answer.map_err(|_| FlowError::Unanswered)??,
+                        () = session.silent_for(SILENCE_WAIT) => return Err(FlowError::Unanswered),
+                    };
                     Refusal::read(&answer).map_err(FlowError::Refused)
                 };
                 let held = Held {

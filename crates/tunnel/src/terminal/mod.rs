@@ -1,15 +1,22 @@
 //! The terminal: takes applications' connections and sends them to the gateway.
 //!
-//! - `connector`: opens the session
+//! - `connector`: opens a session
 //! - `session`: the one warm session
+//! - `probe`: whether a gateway can be reached
+//! - `liveness`: whether the session is dead, or the link out
+//! - `gateways`: with which gateway the session is
 //! - `hosts`: whose applications' connections
 //! - `flows`: applications' connections through it
 
 mod session;
+mod probe;
+mod liveness;
 mod connector;
+mod gateways;
 mod hosts;
 mod flows;
 
 pub use connector::{Connector, SessionError};
 pub use flows::Terminal;
+pub use gateways::GatewayState;
 pub use session::Session;

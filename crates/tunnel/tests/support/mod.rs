@@ -21,7 +21,7 @@ use bentpipe_tunnel::identity::{Fingerprint, Identity, PeerRole, Registry};
 use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::sockets::{Dial, Resolve, Socket};
 use bentpipe_tunnel::target::Target;
-use bentpipe_tunnel::terminal::{Connector, Terminal};
+use bentpipe_tunnel::terminal::{Connector, Session, Terminal};
 use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::Span;
 use bentpipe_vnet::clock::{Clock, virtual_time};
@@ -290,9 +290,14 @@ pub fn link(delay: &str) -> Scenario {
 
 /// The same over GEO, and nothing comes through any more from `from` on.
 pub fn outage_from(from: &str) -> Scenario {
+    outage("250 ms", from, "1 h")
+}
+
+/// A link of `delay` one way, which is out for `time` from `from` on.
+pub fn outage(delay: &str, from: &str, time: &str) -> Scenario {
     scenario(&format!(
-        "rate = \"1 Gbit/s\"\ndelay = \"250 ms\"\nqueue = \"100 MB\"\n\
-         outages = [{{ from = \"{from}\", for = \"1 h\", packets = \"lost\" }}]"
+        "rate = \"1 Gbit/s\"\ndelay = \"{delay}\"\nqueue = \"100 MB\"\n\
+         outages = [{{ from = \"{from}\", for = \"{time}\", packets = \"lost\" }}]"
     ))
 }
 
@@ -329,15 +334,18 @@ pub struct World {
     pub internet: Internet,
     pub terminal: Terminal,
     pub gateway: noq::Endpoint,
-    network: Network,
-    _tasks: Arc<Tasks>,
+    /// The terminal's.
+    pub endpoint: noq::Endpoint,
+    pub network: Network,
+    setup: Arc<Setup>,
+    tasks: Arc<Tasks>,
 }
 
-struct Tasks(Vec<JoinHandle<()>>);
+struct Tasks(Mutex<Vec<JoinHandle<()>>>);
 
 impl Drop for Tasks {
     fn drop(&mut self) {
-        for task in &self.0 {
+        for task in self.0.lock().unwrap().iter() {
             task.abort();
         }
     }
@@ -403,17 +411,19 @@ impl Setup {
         let (network, terminal_socket, gateway_socket) = sockets(clock, &self.scenario);
         let gateway = endpoint(clock, gateway_socket, Some(self.server()));
         let serving = self.gateway(gateway.clone());
-        let (terminal, keep) =
-            Terminal::new(self.connector(endpoint(clock, terminal_socket, None)));
+        let terminal_endpoint = endpoint(clock, terminal_socket, None);
+        let (terminal, keep) = Terminal::new(self.connector(terminal_endpoint.clone()));
         let keeping = tokio::spawn(async move {
             keep.await;
         });
         World {
-            internet: self.internet,
+            internet: self.internet.clone(),
             terminal,
             gateway,
+            endpoint: terminal_endpoint,
             network,
-            _tasks: Arc::new(Tasks(vec![serving, keeping])),
+            setup: Arc::new(self),
+            tasks: Arc::new(Tasks(Mutex::new(vec![serving, keeping]))),
         }
     }
 }
@@ -439,6 +449,33 @@ impl World {
         let client = IpAddr::from([192, 168, 7, host]);
         tokio::spawn(async move { terminal.carry_for(client, terminals_side, target).await });
         application
+    }
+
+    /// The gateway is killed: nobody hears another word of it.
+    pub fn kill_gateway(&self) {
+        self.network.remove(GATEWAY.parse().unwrap());
+    }
+
+    /// Another process of the gateway, in the place of one that was killed.
+    pub fn start_gateway(&self, clock: &Clock) {
+        let socket = self.network.gateway(GATEWAY.parse().unwrap());
+        let endpoint = endpoint(clock, socket, Some(self.setup.server()));
+        self.tasks
+            .0
+            .lock()
+            .unwrap()
+            .push(self.setup.gateway(endpoint));
+    }
+
+    /// Waits for a session other than `old`.
+    pub async fn next_session(&self, old: usize) -> Session {
+        let mut sessions = self.terminal.session();
+        let other = |session: &Option<Session>| {
+            (session.as_ref()).is_some_and(|s| s.connection().stable_id() != old)
+        };
+        let session = sessions.wait_for(other).await.unwrap().clone().unwrap();
+        session.confirmed().await.unwrap();
+        session
     }
 
     /// Waits until the session is up and both ends know it.
