@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,6 +21,7 @@ from bentpipe_lab.campaign.progress import Progress
 from bentpipe_lab.campaign.store import PROVENANCE, RESULT, SAMPLES
 from bentpipe_lab.net import netns
 from bentpipe_lab.net.topology import GROUND, Topology
+from bentpipe_lab.programs import Debian, Program
 from bentpipe_lab.records import tables
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.report import campaign as report
@@ -139,14 +140,18 @@ class Uninstalled(Direct):
 
     name = "uninstalled"
     baseline = False
-    programs: ClassVar[Mapping[str, str]] = {"no-such-program": "apt-get install no-such-program"}
+    programs: ClassVar[Sequence[Program]] = (Debian("no-such-program"),)
 
 
 @pytest.mark.parametrize(
     ("system", "verdict", "detail"),
     [
         (Bypassed, "not in path", "the server sees 10.77.0.2, and 10.77.2.1 where it is"),
-        (Uninstalled, "program missing", "needs no-such-program, which is not installed: apt-get install"),
+        (
+            Uninstalled,
+            "program missing",
+            "needs no-such-program, which is not installed: apt-get install --no-install-recommends no-such-program",
+        ),
     ],
 )
 def test_a_system_that_does_not_do_its_work_is_a_verdict(

@@ -63,7 +63,7 @@ def kept(campaign: directory.Campaign) -> dict[str, bytes]:
     return {
         str(path.relative_to(runs)): path.read_bytes()
         for path in runs.rglob("*.json*")
-        if path.is_file() and path.name != store.PROVENANCE
+        if path.suffix in (".json", ".jsonl") and path.name != store.PROVENANCE
     }
 
 

@@ -5,7 +5,7 @@ import json
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,6 +23,7 @@ from bentpipe_lab.campaign.unit import Run
 from bentpipe_lab.errors import CampaignError, UnknownNameError
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import Topology
+from bentpipe_lab.programs import Debian, Program
 from bentpipe_lab.records import tables
 from bentpipe_lab.records.sample import Outcome
 from bentpipe_lab.report import campaign as report
@@ -251,7 +252,7 @@ class ToySystem(System):
     label = "a toy of a tunnel"
     colour = "#123456"
     pale = "#abcdef"
-    programs: ClassVar[Mapping[str, str]] = {"toy": "apt-get install toy"}
+    programs: ClassVar[Sequence[Program]] = (Debian("toy"),)
 
     def start(self, path: Topology, settings: Settings) -> None:
         raise NotImplementedError

@@ -39,8 +39,8 @@ class ToyPage(Workload):
 
 
 class ToySystem(System):
-    name = "openvpn"
-    label = "OpenVPN"
+    name = "toy tunnel"
+    label = "a toy"
     colour = "#123456"
     pale = "#abcdef"
 
@@ -54,7 +54,7 @@ class ToySystem(System):
 def test_a_toy_workload_and_a_toy_system_appear_everywhere(tmp_path: Path, geo: Link) -> None:
     with WORKLOADS.added(ToyPage), SYSTEMS.added(ToySystem):
         tasks = [task for task in demo.plan(tmp_path, demo.counts_of_runs()) if task.scenario.stem == "geo"]
-        assert [task.system for task in tasks] == ["direct", "bentpipe", "openvpn"]
+        assert [task.system for task in tasks] == ["direct", "bentpipe", "toy tunnel"]
         assert all(task.counts["page HTTP/3"] == 2 for task in tasks)
         for task in tasks:
             measure(task, geo)
@@ -62,16 +62,16 @@ def test_a_toy_workload_and_a_toy_system_appear_everywhere(tmp_path: Path, geo: 
         text = io.StringIO()
         Console(file=text, width=200).print(tables.results(geo, rows))
         assert "page HTTP/3" in text.getvalue()
-        assert "openvpn" in text.getvalue()
+        assert "toy tunnel" in text.getvalue()
         drawing = figures.against_bound(rows)
         assert ToySystem.colour in drawing
         target = tmp_path / "report.html"
         page.write(target, page.Material(tasks, {"geo": geo}, rows, budgets.judge(rows), []))
         written = target.read_text()
         assert written.count("page HTTP/3") >= 2, "a headline and a line of the table"
-        assert "openvpn / direct" in written
+        assert "toy tunnel / direct" in written
     assert "page HTTP/3" not in WORKLOADS
-    assert "openvpn" not in SYSTEMS
+    assert "toy tunnel" not in SYSTEMS
 
 
 def measure(task: Task, link: Link) -> None:

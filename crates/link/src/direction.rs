@@ -288,7 +288,7 @@ impl<P: Packet> Stages<P> {
             ceiling,
             round_trip,
             queue: Queue::new(&spec.queue.resolved(ceiling, round_trip), seed.own),
-            transmitter: Transmitter::new(&spec.rate, seed.own),
+            transmitter: Transmitter::new(spec, seed.own),
             gate: TransmitterGate::new(spec),
             impair: Impairments::new(spec, seed.own),
             delay: PathDelay::new(spec, seed),

@@ -4,7 +4,7 @@ mod support;
 
 use bentpipe_link::Cause;
 use bentpipe_link::Departure;
-use bentpipe_units::Span;
+use bentpipe_units::{Span, Time};
 use support::{Arrival, Probe, forward, run};
 
 const SECOND: u64 = 1_000_000_000;
@@ -61,6 +61,49 @@ fn frames_take_all_their_packets_along() {
         (0.0155..0.0200).contains(&frame) && (1.6..2.4).contains(&together),
         "{frame} {together}"
     );
+}
+
+/// A packet every other tick of 10 ms has a BBFRAME of its own, and the third is lost.
+#[test]
+fn what_comes_behind_a_missing_frame_waits_for_more_than_resequence_says() {
+    let came = |resequence: &str, packets: usize| -> Vec<(usize, u64)> {
+        let spec = forward(&format!(
+            "delay = \"0 ms\"\nqueue = \"100 packets\"\nloss.trace = {{ fates = \"..x.\", at_end = \"hold\" }}\nloss_per = \"bbframe\"\n{resequence}\nrate.dvb-s2 = {{ bandwidth = \"50 MHz\", roll_off = 0.25, modcod = 1, tick = \"10 ms\" }}"
+        ));
+        let (link, out) = run(&spec, 1, false, &every(20_000, packets), seconds(1));
+        assert_eq!(link.counters().dropped.of(Cause::Loss), 1);
+        assert_eq!(link.held() + out.len() as u64 + 1, packets as u64);
+        let moment = |at: Time| at.as_nanos() / 1_000_000;
+        let row = |d: &Departure<Probe>| (d.packet.number, moment(d.at) / 20 - 1);
+        out.iter().map(row).collect()
+    };
+    let at_once = [
+        (0, 0),
+        (1, 1),
+        (3, 3),
+        (4, 4),
+        (5, 5),
+        (6, 6),
+        (7, 7),
+        (8, 8),
+    ];
+    assert_eq!(came("", 9), at_once);
+    // The sixth frame behind it is one too many, and all go on.
+    let held = [
+        (0, 0),
+        (1, 1),
+        (3, 8),
+        (4, 8),
+        (5, 8),
+        (6, 8),
+        (7, 8),
+        (8, 8),
+    ];
+    assert_eq!(came("resequence = 5", 9), held);
+    let then = came("resequence = 5", 11);
+    assert_eq!(then[8..], [(9, 9), (10, 10)]);
+    // Without a sixth one they are held for good.
+    assert_eq!(came("resequence = 5", 8), [(0, 0), (1, 1)]);
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn unknown_keys_and_models_are_named_with_those_that_there_are() {
     are_told(&[
         (
             "los = \"1 %\"",
-            "TOML parse error at line 3, column 1: unknown field `los`, expected one of `rate`, `delay`, `jitter`, `loss`, `loss_per`, `corrupt`, `duplicate`, `reorder`, `queue`, `outages`, `reconfigure`, `cross`, `change`",
+            "TOML parse error at line 3, column 1: unknown field `los`, expected one of `rate`, `delay`, `jitter`, `loss`, `loss_per`, `resequence`, `corrupt`, `duplicate`, `reorder`, `queue`, `outages`, `reconfigure`, `cross`, `change`",
         ),
         (
             "rate.trace = { points = [[\"0 s\", \"1 Mbit/s\"]], at_end = \"hold\", betwen = \"step\" }",
@@ -78,11 +78,11 @@ fn unknown_keys_and_models_are_named_with_those_that_there_are() {
         ),
         (
             "[[forward.chnge]]",
-            "TOML parse error at line 3, column 11: unknown field `chnge`, expected one of `rate`, `delay`, `jitter`, `loss`, `loss_per`, `corrupt`, `duplicate`, `reorder`, `queue`, `outages`, `reconfigure`, `cross`, `change`",
+            "TOML parse error at line 3, column 11: unknown field `chnge`, expected one of `rate`, `delay`, `jitter`, `loss`, `loss_per`, `resequence`, `corrupt`, `duplicate`, `reorder`, `queue`, `outages`, `reconfigure`, `cross`, `change`",
         ),
         (
             "dealy = \"250 ms\"",
-            "TOML parse error at line 3, column 1: unknown field `dealy`, expected one of `rate`, `delay`, `jitter`, `loss`, `loss_per`, `corrupt`, `duplicate`, `reorder`, `queue`, `outages`, `reconfigure`, `cross`, `change`",
+            "TOML parse error at line 3, column 1: unknown field `dealy`, expected one of `rate`, `delay`, `jitter`, `loss`, `loss_per`, `resequence`, `corrupt`, `duplicate`, `reorder`, `queue`, `outages`, `reconfigure`, `cross`, `change`",
         ),
     ]);
 }
@@ -313,6 +313,14 @@ fn rates_queues_and_units_that_contradict_each_other() {
         (
             "loss = \"1 %\"\nloss_per = \"bbframe\"",
             "line 4: forward.loss_per = \"bbframe\": this link sends packets one by one; say \"packet\" or leave it out",
+        ),
+        (
+            "resequence = 5",
+            "line 3: forward.resequence = \"5\": only missing frames are waited for: say loss_per = \"bbframe\" or \"burst\", or leave it out",
+        ),
+        (
+            "rate.dvb-s2 = { bandwidth = \"50 MHz\", roll_off = 0.25, modcod = 1 }\nloss_per = \"bbframe\"\nresequence = 0",
+            "line 5: forward.resequence = \"0\": not between 1 and 255 frames",
         ),
         (
             "rate.dvb-s2 = { bandwidth = \"50 MHz\", roll_off = 0.25, modcod = 1 }\nloss = \"1 %\"",

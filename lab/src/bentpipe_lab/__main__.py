@@ -127,6 +127,28 @@ def export(campaign: Path, form: str, out: Path | None) -> int:
     return commands.export(campaign, form, out, _console())
 
 
+@cli.group()
+def programs() -> None:
+    """Programs that systems and workloads drive."""
+
+
+@programs.command("list")
+def list_programs() -> int:
+    """Which there are, where they are, and how a missing one is installed."""
+    from bentpipe_lab.campaign import programs
+
+    return programs.show(_console())
+
+
+@programs.command("install")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+def install_programs(names: tuple[str, ...]) -> int:
+    """Install programs by name, or what a system or workload of that name needs; without a name, all."""
+    from bentpipe_lab.campaign import programs
+
+    return programs.install(names, _console())
+
+
 @cli.command()
 def calibrate() -> int:
     """How many paths this machine can measure side by side in real time."""

@@ -50,6 +50,7 @@ impl DirectionSpec {
         self.loss.resolve(&format!("{table}.loss"), files)?;
         self.corrupt.check(&format!("{table}.corrupt"))?;
         self.check_loss_unit(table)?;
+        self.check_resequencing(table)?;
         let ceiling = self.rate.ceiling();
         self.queue = self.queue.without_products(ceiling, rtt);
         self.queue
@@ -78,6 +79,22 @@ impl DirectionSpec {
             before = change.at;
         }
         Ok(())
+    }
+
+    fn check_resequencing(&self, table: &str) -> Result<(), Problem> {
+        let Some(frames) = self.resequence else {
+            return Ok(());
+        };
+        let why = match self.loss_per {
+            None | Some(LossPer::Packet) => {
+                "only missing frames are waited for: say loss_per = \"bbframe\" or \"burst\", or leave it out"
+            }
+            // The number of a frame is a byte in OpenSAND.
+            _ if !(1..=255).contains(&frames) => "not between 1 and 255 frames",
+            _ => return Ok(()),
+        };
+        let field = format!("{table}.resequence");
+        Err(Problem::new(field, frames.to_string(), why))
     }
 
     fn check_loss_unit(&self, table: &str) -> Result<(), Problem> {

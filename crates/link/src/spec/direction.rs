@@ -35,6 +35,10 @@ pub struct DirectionSpec {
     /// What the losses count; must be said where the link sends frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_per: Option<LossPer>,
+    /// Frames that the receiver holds behind a missing one, in case that it is only late: with
+    /// more than these it goes on without it. Where the losses count frames.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resequence: Option<u32>,
     /// What comes out damaged.
     #[serde(default, skip_serializing_if = "CorruptSpec::is_never")]
     pub corrupt: CorruptSpec,
@@ -208,6 +212,7 @@ impl DirectionSpec {
             jitter: None,
             loss: loss.into(),
             loss_per: None,
+            resequence: None,
             corrupt: CorruptSpec::default(),
             duplicate: Probability::ZERO,
             reorder: None,

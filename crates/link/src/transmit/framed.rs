@@ -1,16 +1,14 @@
 //! A transmitter of frames: packets are cut and gathered, and a frame that is lost takes
 //! every packet with a byte in it along.
 
-use std::collections::VecDeque;
-
 use bentpipe_units::Time;
 
 use super::encapsulate::{Encapsulation, Filler, Frame};
+use super::leaving::Leaving;
 use super::modcod::S2;
 use super::{dvb_rcs2, dvb_s2};
 use crate::accounting::Accounting;
 use crate::block::TransmitterGate;
-use crate::counters::Cause;
 use crate::entry::{Entry, Sent};
 use crate::impair::Impairments;
 use crate::packet::Packet;
@@ -27,31 +25,6 @@ pub struct Framed<P> {
     wake: Option<Time>,
 }
 
-/// Packets whose last byte is on its way out, in order.
-#[derive(Debug)]
-struct Leaving<P> {
-    packets: VecDeque<(Time, Entry<P>, Option<Cause>)>,
-    /// Those of them that are to come out.
-    ours: usize,
-}
-
-impl<P: Packet> Leaving<P> {
-    fn push(&mut self, at: Time, entry: Entry<P>, fate: Option<Cause>) {
-        self.ours += usize::from(entry.is_ours());
-        self.packets.push_back((at, entry, fate));
-    }
-
-    fn next(&self) -> Option<Time> {
-        self.packets.front().map(|(at, ..)| *at)
-    }
-
-    fn pop(&mut self) -> Option<Sent<P>> {
-        let (_, entry, fate) = self.packets.pop_front()?;
-        self.ours -= usize::from(entry.is_ours());
-        Some(Sent { entry, fate })
-    }
-}
-
 #[derive(Debug)]
 enum Access {
     S2(dvb_s2::Carrier),
@@ -59,25 +32,22 @@ enum Access {
 }
 
 impl<P: Packet> Framed<P> {
-    pub(crate) fn dvb_s2(carrier: dvb_s2::Carrier) -> Self {
+    pub(crate) fn dvb_s2(carrier: dvb_s2::Carrier, resequence: Option<u32>) -> Self {
         let encapsulation = Encapsulation::gse(carrier.link_header());
-        Self::new(Access::S2(carrier), encapsulation)
+        Self::new(Access::S2(carrier), encapsulation, resequence)
     }
 
-    pub(crate) fn dvb_rcs2(terminal: dvb_rcs2::Terminal) -> Self {
+    pub(crate) fn dvb_rcs2(terminal: dvb_rcs2::Terminal, resequence: Option<u32>) -> Self {
         let encapsulation = Encapsulation::rle(terminal.link_header());
-        Self::new(Access::Rcs2(terminal), encapsulation)
+        Self::new(Access::Rcs2(terminal), encapsulation, resequence)
     }
 
-    fn new(access: Access, encapsulation: Encapsulation) -> Self {
+    fn new(access: Access, encapsulation: Encapsulation, resequence: Option<u32>) -> Self {
         Self {
             access,
             filler: Filler::new(encapsulation),
             pending: None,
-            leaving: Leaving {
-                packets: VecDeque::new(),
-                ours: 0,
-            },
+            leaving: Leaving::new(resequence),
             wake: None,
         }
     }
@@ -93,7 +63,7 @@ impl<P: Packet> Framed<P> {
     pub(crate) fn ours(&self) -> usize {
         self.filler.ours()
             + self.pending.as_ref().map_or(0, |(frame, _)| frame.ours())
-            + self.leaving.ours
+            + self.leaving.ours()
     }
 
     /// Something has come into the queue.
@@ -149,9 +119,7 @@ impl<P: Packet> Framed<P> {
                         break;
                     }
                     let lost = faded.or_else(|| impair.frame_fate());
-                    let leaving = &mut self.leaving;
-                    self.filler
-                        .send(burst, lost, |entry, fate| leaving.push(at, entry, fate));
+                    self.leaving.send(at, burst, lost, &mut self.filler);
                 }
                 at + terminal.superframe()
             }
@@ -183,9 +151,7 @@ impl<P: Packet> Framed<P> {
         let lost = carrier
             .is_faded(left, modcod)
             .or_else(|| impair.frame_fate());
-        let leaving = &mut self.leaving;
-        self.filler
-            .send(frame, lost, |entry, fate| leaving.push(left, entry, fate));
+        self.leaving.send(left, frame, lost, &mut self.filler);
         left
     }
 
@@ -215,16 +181,13 @@ impl<P: Packet> Framed<P> {
                 return;
             }
             let lost = carrier.is_faded(at, modcod).or_else(|| impair.frame_fate());
-            let leaving = &mut self.leaving;
-            self.filler
-                .send(frame, lost, |entry, fate| leaving.push(at, entry, fate));
+            self.leaving.send(at, frame, lost, &mut self.filler);
         }
     }
 
     /// Gives up everything inside.
     pub(crate) fn evict(&mut self) -> Vec<Entry<P>> {
-        let leaving = std::iter::from_fn(|| self.leaving.pop());
-        let mut all: Vec<_> = leaving.map(|sent| sent.entry).collect();
+        let mut all: Vec<_> = self.leaving.evict().collect();
         if let Some((frame, _)) = self.pending.take() {
             all.extend(frame.into_entries());
         }

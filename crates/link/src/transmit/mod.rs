@@ -1,7 +1,7 @@
 //! The transmitter: what it sends when, one kind of rate per file.
 //!
 //! Packets leave one by one (`serial`: `constant`, `trace`, `opportunities`) or cut into
-//! frames (`framed`: `dvb_s2`, `dvb_rcs2`, with what `modcod` and `acm` allow and
+//! frames (`framed`, with `leaving`: `dvb_s2`, `dvb_rcs2`, with what `modcod` and `acm` allow and
 //! `encapsulate` cuts).
 
 pub mod modcod;
@@ -13,6 +13,7 @@ mod opportunities;
 mod serial;
 pub mod dvb_s2;
 pub mod dvb_rcs2;
+mod leaving;
 mod framed;
 mod ceiling;
 
@@ -25,7 +26,7 @@ use crate::entry::{Entry, Sent};
 use crate::impair::Impairments;
 use crate::packet::Packet;
 use crate::queue::Queue;
-use crate::spec::RateSpec;
+use crate::spec::{DirectionSpec, RateSpec};
 use framed::Framed;
 use serial::{Clock, Serial};
 
@@ -37,8 +38,9 @@ pub(crate) enum Transmitter<P> {
 }
 
 impl<P: Packet> Transmitter<P> {
-    pub fn new(rate: &RateSpec, seed: u64) -> Self {
-        let clock = match rate {
+    /// For `spec.rate`.
+    pub fn new(spec: &DirectionSpec, seed: u64) -> Self {
+        let clock = match &spec.rate {
             RateSpec::Constant(rate) => Clock::Constant(constant::Clock::new(*rate)),
             RateSpec::Trace(rates) => Clock::Trace(trace::Clock::new(rates.clone())),
             RateSpec::Mahimahi(moments) => {
@@ -46,11 +48,11 @@ impl<P: Packet> Transmitter<P> {
             }
             RateSpec::DvbS2(carrier) => {
                 let carrier = dvb_s2::Carrier::new(carrier, seed);
-                return Self::Framed(Box::new(Framed::dvb_s2(carrier)));
+                return Self::Framed(Box::new(Framed::dvb_s2(carrier, spec.resequence)));
             }
             RateSpec::DvbRcs2(terminal) => {
                 let terminal = dvb_rcs2::Terminal::new(terminal, seed);
-                return Self::Framed(Box::new(Framed::dvb_rcs2(terminal)));
+                return Self::Framed(Box::new(Framed::dvb_rcs2(terminal, spec.resequence)));
             }
         };
         Self::Serial(Serial::new(clock))

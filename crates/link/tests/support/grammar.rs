@@ -218,10 +218,12 @@ prop_compose! {
         queue in queues().boxed(),
         loss in maybe(losses()).boxed(),
         per_frame in any::<bool>(),
+        resequence in maybe(one_of(&["resequence = 1", "resequence = 5"])),
         extras in extras().boxed(),
     ) -> String {
         let unit = if per_frame { frame } else { "packet" };
-        format!("{rate}\n{delay}\n{queue}\n{loss}\nloss_per = \"{unit}\"\n{}\n", extras.join("\n"))
+        let resequence = if unit == "packet" { String::new() } else { resequence };
+        format!("{rate}\n{delay}\n{queue}\n{loss}\nloss_per = \"{unit}\"\n{resequence}\n{}\n", extras.join("\n"))
     }
 }
 

@@ -7,10 +7,11 @@ import polars as pl
 
 from bentpipe_lab.analysis import statistics
 from bentpipe_lab.analysis.statistics import Comparison, Interval
+from bentpipe_lab.campaign.plan import TCP_AXES
 from bentpipe_lab.records.tables import AXIS, axes
 from bentpipe_lab.systems import baseline
 
-VARIANT_AXES = ("system", "controller", "initial_window", "tcp_controller")
+VARIANT_AXES = ("system", "controller", "initial_window", *TCP_AXES)
 """Axes that say by what something is done; the others say what is done, and where."""
 
 
@@ -87,7 +88,7 @@ def rows(runs: pl.DataFrame) -> list[PointRow]:
                 point=first["point"],
                 clock=first["clock"],
                 axes=its_axes,
-                variant=f"{first['system']} {first['settings']}".strip(),
+                variant=" ".join(filter(None, [first["system"], first["settings"], _tcp(its_axes)])),
                 setting={name: value for name, value in its_axes.items() if not is_variant(name)},
                 workload=first["workload"],
                 times=times,
@@ -100,6 +101,17 @@ def rows(runs: pl.DataFrame) -> list[PointRow]:
             )
         )
     return found
+
+
+def _tcp(axes: Mapping[str, str]) -> str:
+    """The kernel's settings, as they set one measured system apart from the same one with others."""
+    found = []
+    for axis in TCP_AXES:
+        if axis in axes:
+            node, _, name = axis.rpartition(".")
+            value = f"iw{axes[axis]}" if name == "tcp_initial_window" else axes[axis]
+            found.append(f"{node or 'tcp'}:{value}")
+    return " ".join(found)
 
 
 def is_variant(axis: str) -> bool:

@@ -22,13 +22,13 @@ from rich.table import Table
 
 from bentpipe_lab.bench.link import emulator_outside
 from bentpipe_lab.bench.quantity import Quantity
-from bentpipe_lab.campaign.path_run import CONGESTION_CONTROL
 from bentpipe_lab.errors import ProgramError
 from bentpipe_lab.net import host, interrupt
 from bentpipe_lab.net.content import MIB
 from bentpipe_lab.net.netns import Namespace
 from bentpipe_lab.net.packet import PACKET, UDP_PAYLOAD
 from bentpipe_lab.net.process import PATIENCE_S, Process
+from bentpipe_lab.net.tcp import CONTROLLER
 from bentpipe_lab.net.topology import LAN, SATELLITE, SERVER4, Topology, topology
 from bentpipe_lab.systems.tunnel import Transport, start_bentpipe
 
@@ -88,7 +88,7 @@ def bench(out: Path, console: Console) -> int:
     host.clean_leftovers()
     out.mkdir(parents=True, exist_ok=True)
     quantities: list[Quantity] = []
-    with interrupt.as_exception(), host.allowed_congestion_control(CONGESTION_CONTROL) as note:
+    with interrupt.as_exception(), host.allowed_congestion_control(CONTROLLER) as note:
         if note:
             console.print(note, highlight=False)
         for measure in (tunnel_speed, tunnel_memory, emulator, emulator_outside):
@@ -103,7 +103,7 @@ def bench(out: Path, console: Console) -> int:
 def tunnel_speed(directory: Path) -> list[Quantity]:
     """throughput and processor time of the tunnel over plain cables, beside a relay of kernel TCP."""
     quantities: list[Quantity] = []
-    with topology(directory, congestion_control=CONGESTION_CONTROL, web_server=False) as path:
+    with topology(directory, congestion_control=CONTROLLER, web_server=False) as path:
         path.start("iperf3", path.server, ["iperf3", "--server"])
         _until_listening(path.server, IPERF_PORT)
         relay = _start_relay(path, IPERF_PORT)
@@ -123,7 +123,7 @@ def tunnel_speed(directory: Path) -> list[Quantity]:
 
 def tunnel_memory(directory: Path) -> list[Quantity]:
     """memory of the tunnel's ends with idle flows, beside a relay of kernel TCP."""
-    with topology(directory, congestion_control=CONGESTION_CONTROL, web_server=False) as path:
+    with topology(directory, congestion_control=CONTROLLER, web_server=False) as path:
         with _idle_flows(path, lambda port: _start_relay(path, port), (LAN.near4, RELAY_PORT)) as relay:
             theirs = [process.tree_bytes() for process in relay]
         running = start_bentpipe(path, Transport())

@@ -22,18 +22,20 @@ from types import FrameType
 from typing import Any
 
 from bentpipe_lab.campaign import provenance
-from bentpipe_lab.campaign.path_run import CONGESTION_CONTROL
 from bentpipe_lab.campaign.simulate import RESULT_SCHEMA
 from bentpipe_lab.campaign.store import PROVENANCE, RESULT, SAMPLES, Store
 from bentpipe_lab.campaign.unit import Run, Unit
 from bentpipe_lab.errors import LabError, MissingCapabilityError, NotInPathError, ProgramError
-from bentpipe_lab.net import host, interrupt
+from bentpipe_lab.net import interrupt
+from bentpipe_lab.net.evidence import Crossed, SatelliteCounters
+from bentpipe_lab.net.tcp import KernelTcp
 from bentpipe_lab.net.topology import Certificate, Topology, topology
 from bentpipe_lab.records.sample import Outcome
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.systems import SYSTEMS
-from bentpipe_lab.systems.contract import Settings
+from bentpipe_lab.systems.contract import Settings, System
 from bentpipe_lab.workloads import WORKLOADS
+from bentpipe_lab.workloads.contract import Workload
 from bentpipe_lab.workloads.programs import curl
 
 POLL_S = 0.2
@@ -61,7 +63,8 @@ def execute(unit: Unit, store: Store, stop: threading.Event) -> list[dict[str, A
                     "scenario.toml": unit.points[run.point]["scenario"],
                     "objects.json": json.dumps(line["objects"]) + "\n",
                 }
-                store.put(run, {name: text for name, text in files.items() if text})
+                kept = {name: Path(place).read_bytes() for name, place in line["files"].items()}
+                store.put(run, {**kept, **{name: text for name, text in files.items() if text}})
             results.append(line["result"])
         _keep_logs(unit, Path(directory), store)
     return results
@@ -130,19 +133,18 @@ def measure_all(unit: Unit, directory: Path) -> None:
     done: set[tuple[str, int]] = set()
     try:
         system.require()
-        control = essence["tcp_controller"] or CONGESTION_CONTROL
-        with (
-            host.allowed_congestion_control(control),
-            topology(directory / "path", scenario, congestion_control=control) as path,
-        ):
+        tcp = KernelTcp.of(essence["tcp"])
+        with tcp.allowed(), topology(directory / "path", scenario, congestion_control=tcp.controller()) as path:
+            tcp.apply(path)
             path.most_written = MOST_WRITTEN
             system.start(path, Settings(**essence["settings"]))
-            evidence = {"address_seen_by_server": system.show_in_path(path)}
+            evidence = system.show_in_path(path)
             if system.warms_up:
                 evidence["warm_up"] = ", ".join(str(outcome.verdict) for outcome in curl.warm_up(path))
-            for run in unit.runs:
-                _measure(unit, run, path, evidence)
-                done.add((run.point, run.repetition))
+            with SatelliteCounters.of(path, system.carrier) as counters:
+                for run in unit.runs:
+                    _measure(unit, run, path, counters, evidence)
+                    done.add((run.point, run.repetition))
             system.stop(path)
     except LabError as error:
         verdict = {MissingCapabilityError: Verdict.PROGRAM_MISSING, NotInPathError: Verdict.NOT_IN_PATH}.get(
@@ -153,21 +155,47 @@ def measure_all(unit: Unit, directory: Path) -> None:
                 _print(unit, run, Outcome(verdict, detail=str(error)), None, {}, time.time())
 
 
-def _measure(unit: Unit, run: Run, path: Topology, evidence: Mapping[str, Any]) -> None:
+def _measure(unit: Unit, run: Run, path: Topology, counters: SatelliteCounters, evidence: Mapping[str, Any]) -> None:
     """Run once, and again for as long as the emulator is late and repeats are allowed."""
     essence = unit.points[run.point]
+    workload = WORKLOADS[essence["workload"]].with_options(essence["options"])
     attempts = range(run.attempt, run.attempt + unit.late_repeats + 1)
     for attempt in attempts:
         began = time.time()
+        before = counters.read()
         path.certify_interval()
-        with _limited(essence["limit_s"]) as limit:
-            outcome = limit.outcome(lambda: WORKLOADS[essence["workload"]].run(path))
+        outcome = _limited_run(workload, path, essence["limit_s"])
         certificate = path.certify_interval()
-        if certificate is not None and not certificate.valid and outcome.verdict is Verdict.OK:
-            outcome = replace(outcome, verdict=Verdict.EMULATOR_LATE, detail="; ".join(certificate.reasons))
-        _print(unit, replace(run, attempt=attempt), outcome, certificate, evidence, began)
+        crossed = counters.read() - before
+        if outcome.verdict is Verdict.OK:
+            outcome = _doubted(outcome, certificate, SYSTEMS[essence["system"]], crossed)
+        seen = {**evidence, "crossed_the_satellite_hop": crossed.as_record()}
+        _print(unit, replace(run, attempt=attempt), outcome, certificate, seen, began)
         if outcome.verdict is not Verdict.EMULATOR_LATE:
             return
+
+
+def _doubted(outcome: Outcome, certificate: Certificate | None, system: System, crossed: Crossed) -> Outcome:
+    """A run that ended well, unless the emulator was late or most of its bytes went around the system."""
+    if system.carrier is not None and crossed.beside_bytes > crossed.carried_bytes:
+        return replace(
+            outcome, verdict=Verdict.NOT_IN_PATH, seconds=None,
+            detail=f"{crossed.beside_bytes} bytes of the client crossed the satellite hop beside {system.name}, which"
+            f" carried {crossed.carried_bytes}",
+        )  # fmt: skip
+    if certificate is not None and not certificate.valid:
+        return replace(outcome, verdict=Verdict.EMULATOR_LATE, detail="; ".join(certificate.reasons))
+    return outcome
+
+
+def _limited_run(workload: Workload, path: Topology, limit_s: float) -> Outcome:
+    """One run of a workload, ended when it takes too long; without a program that it needs it has not begun."""
+    try:
+        workload.require()
+    except MissingCapabilityError as error:
+        return Outcome(Verdict.PROGRAM_MISSING, detail=str(error))
+    with _limited(limit_s) as limit:
+        return limit.outcome(lambda: workload.run(path))
 
 
 class _LimitError(Exception):
@@ -216,16 +244,18 @@ def _print(
         "detail": outcome.detail,
         "seconds": outcome.seconds,
         "bytes_received": outcome.bytes_received,
+        "metrics": outcome.metrics,
         "bound_s": unit.points[run.point]["bound_s"],
     }
     line = {
         "result": result,
-        "samples": [{"at_s": at, "received_bytes": count} for at, count in outcome.curve],
+        "samples": outcome.samples or [{"at_s": at, "received_bytes": count} for at, count in outcome.curve],
         "objects": outcome.objects,
+        "files": outcome.files,
         "provenance": provenance.of_run(
             began, time.time(), [sys.executable, "-m", "bentpipe_lab.campaign.emulate"],
             evidence=evidence, lateness=lateness, settings=unit.points[run.point]["settings"],
-            tcp_controller=unit.points[run.point]["tcp_controller"] or CONGESTION_CONTROL,
+            tcp=unit.points[run.point]["tcp"], options=unit.points[run.point]["options"],
         ),
     }  # fmt: skip
     print(json.dumps(line), flush=True)

@@ -142,6 +142,7 @@ class Engine:
                 "detail": f"{type(error).__name__}: {error}",
                 "seconds": None,
                 "bytes_received": 0,
+                "metrics": {},
                 "bound_s": self.points[run.point].bound_s,
             }
             store.put(run, {RESULT: json.dumps(result, indent=1) + "\n"})

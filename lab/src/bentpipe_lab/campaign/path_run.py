@@ -15,6 +15,7 @@ from typing import Any
 
 from bentpipe_lab.errors import LabError
 from bentpipe_lab.net import interrupt
+from bentpipe_lab.net.tcp import CONTROLLER
 from bentpipe_lab.net.topology import Certificate, Topology, topology
 from bentpipe_lab.records.sample import Outcome, Sample
 from bentpipe_lab.records.verdict import Verdict
@@ -23,7 +24,6 @@ from bentpipe_lab.systems.contract import Settings
 from bentpipe_lab.workloads import WORKLOADS
 from bentpipe_lab.workloads.programs import curl
 
-CONGESTION_CONTROL = "cubic"
 RECORDS = "records.jsonl"
 REPEATS_S = 30.0
 """How long a path may go on repeating runs in which the machine could not keep the link's time."""
@@ -37,7 +37,7 @@ class Task:
     system: str
     counts: dict[str, int]
     directory: Path
-    congestion_control: str = CONGESTION_CONTROL
+    congestion_control: str = CONTROLLER
     """The kernel's, for TCP."""
     settings: Settings = field(default_factory=Settings)
     """Of the system; what is not set is the product's default."""
@@ -124,7 +124,7 @@ def main() -> int:
     parser.add_argument("--system", choices=SYSTEMS.names(), required=True)
     parser.add_argument("--counts", type=json.loads, required=True, help="JSON: runs by workload")
     parser.add_argument("--directory", type=Path, required=True)
-    parser.add_argument("--congestion-control", default=CONGESTION_CONTROL)
+    parser.add_argument("--congestion-control", default=CONTROLLER)
     parser.add_argument("--settings", type=lambda text: Settings(**json.loads(text)), default=Settings(), help="JSON")
     arguments = parser.parse_args()
     try:

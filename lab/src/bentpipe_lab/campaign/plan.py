@@ -10,15 +10,22 @@ from typing import Any
 from bentpipe_lab.campaign.ranges import Value, is_range, values
 from bentpipe_lab.errors import PlanError
 from bentpipe_lab.net import host
+from bentpipe_lab.net.topology import NODES
 from bentpipe_lab.registry import unknown
 from bentpipe_lab.systems import SYSTEMS
 from bentpipe_lab.workloads import WORKLOADS
 
 VIRTUAL, REAL = "virtual", "real"
 CLOCKS = (VIRTUAL, REAL)
-PLAIN_AXES = ("scenario", "system", "workload", "controller", "initial_window", "tcp_controller")
-FIELD_AXES = ("scenario.", "transport.")
-"""Any field of the scenario, and any of the [transport] table of both ends."""
+TCP_AXES = tuple(
+    f"{node}{setting}"
+    for setting in ("tcp_controller", "tcp_initial_window")
+    for node in ("", *(f"{node}." for node in NODES))
+)
+"""The kernel's congestion controller and initial window, at all nodes or at one."""
+PLAIN_AXES = ("scenario", "system", "workload", "controller", "initial_window", *TCP_AXES)
+FIELD_AXES = ("scenario.", "transport.", "workload.")
+"""Any field of the scenario, any of the [transport] table of both ends, and any option of a workload."""
 KEYS = (
     "name", "source", "clock", "repetitions", "order", "timeout", "pause", "parallel", "late_repeats", "sample_every",
     "axes", "case",
@@ -168,9 +175,20 @@ def _known(axis: str, its_values: Sequence[Value]) -> None:
         case "workload":
             for value in its_values:
                 WORKLOADS[str(value)]
-        case "initial_window":
+        case _ if axis.endswith("initial_window"):
             for value in its_values:
-                _whole("axes.initial_window", value, 1, 100_000)
+                _whole(f"axes.{axis}", value, 1, 100_000)
+        case _ if axis.startswith("workload."):
+            _option(axis.removeprefix("workload."), its_values)
+
+
+def _option(name: str, its_values: Sequence[Value]) -> None:
+    """Refuse an option that no workload has; which values are right depends on the workload."""
+    known = {option: None for workload in WORKLOADS for option in workload.options}
+    if name not in known:
+        raise PlanError(f"axes.workload: {unknown('option', name, known)}")
+    if any(isinstance(value, bool) for value in its_values):
+        raise PlanError(f"axes.workload.{name}: give texts or numbers")
 
 
 def _cases(given: Any, axes: Mapping[str, Sequence[Value]]) -> list[Case]:

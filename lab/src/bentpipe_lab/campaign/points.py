@@ -15,13 +15,15 @@ from typing import Any
 
 import tomli_w
 
-from bentpipe_lab.campaign.plan import REAL, VIRTUAL, Case, Plan, scenario_file
+from bentpipe_lab.campaign.plan import REAL, TCP_AXES, VIRTUAL, Case, Plan, scenario_file
 from bentpipe_lab.campaign.ranges import Value
 from bentpipe_lab.errors import LabError, PlanError, UnsupportedError
 from bentpipe_lab.net.link import Link, explain
+from bentpipe_lab.programs import absent
 from bentpipe_lab.systems import SYSTEMS
-from bentpipe_lab.systems.contract import Settings, Simulation
+from bentpipe_lab.systems.contract import Settings, Simulation, System
 from bentpipe_lab.workloads import WORKLOADS
+from bentpipe_lab.workloads.contract import Workload
 
 SETTING_AXES = ("controller", "initial_window")
 MOST_LIMIT_S = 3600.0
@@ -40,8 +42,10 @@ class Point:
     system: str
     workload: str
     settings: Settings
-    tcp_controller: str | None
-    """The kernel's, at all nodes; None leaves the lab's."""
+    tcp: Mapping[str, Value]
+    """The kernel's controllers and initial windows, by axis; what is absent is the lab's."""
+    options: Mapping[str, str]
+    """What was chosen of the workload."""
     link: Link
     """The part of the path that its flows cross."""
     bound_s: float
@@ -58,9 +62,15 @@ class Point:
         return f"{words}-{self.clock}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
 
     @property
+    def until(self) -> str | None:
+        """The moment that counts, in virtual time."""
+        transfer = WORKLOADS[self.workload].with_options(self.options).transfer
+        return None if transfer is None else transfer.until
+
+    @property
     def path(self) -> str:
         """The path that it needs in real time: points of one path can be measured one after the other on it."""
-        text = json.dumps([self.scenario_toml, self.system, self.settings.suffix, self.tcp_controller], sort_keys=True)
+        text = json.dumps([self.scenario_toml, self.system, self.settings.suffix, dict(self.tcp)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -87,14 +97,24 @@ def expand(plan: Plan) -> Expansion:
             if missing:
                 notes[f"left out: {missing}"] = None
                 continue
-            applying = {name: value for name, value in axes.items() if _applies(name, system.name, clock)}
-            if len(applying) < len(axes):
-                gone = ", ".join(name for name in axes if name not in applying)
-                notes[f"{gone}: not of {system.name} in {clock} time, whose points have none"] = None
+            applying = {
+                name: value for name, value in axes.items() if _applies(name, system.name, workload.name, clock)
+            }
+            gone = [name for name in axes if name not in applying]
+            for whose, names in (
+                (workload.name, [name for name in gone if name.startswith("workload.")]),
+                (system.name, [name for name in gone if not name.startswith("workload.")]),
+            ):
+                if names:
+                    notes[f"{', '.join(names)}: not of {whose} in {clock} time, whose points have none"] = None
             point = _point(plan, clock, applying)
             points[point.id] = point
     if not points:
         raise PlanError("the plan has no points: " + "; ".join(notes))
+    for point in points.values():
+        for part in (SYSTEMS[point.system], WORKLOADS[point.workload]) if point.clock == REAL else ():
+            for program in absent(part.programs):
+                notes[f"program missing: {part.name} needs {program.name}: {program.remedy()}"] = None
     return Expansion(list(points.values()), list(notes))
 
 
@@ -110,19 +130,25 @@ def _reach_somebody(plan: Plan) -> None:
     """Refuse an axis that no system of the plan has."""
     systems = {str(value) for value in plan.axes.get("system", ())}
     systems |= {str(case.axes["system"]) for case in plan.cases if "system" in case.axes}
+    workloads = {str(value) for value in plan.axes.get("workload", ())}
+    workloads |= {str(case.axes["workload"]) for case in plan.cases if "workload" in case.axes}
     names = {*plan.axes, *(name for case in plan.cases for name in case.axes)}
     for name in names:
-        if not any(_applies(name, system, clock) for system in systems for clock in plan.clocks):
+        reached = itertools.product(systems, workloads, plan.clocks)
+        if not any(_applies(name, system, workload, clock) for system, workload, clock in reached):
+            whose = workloads if name.startswith("workload.") else systems
             raise PlanError(
-                f"axes contradict each other: {name} is set, but {', '.join(sorted(systems))} in"
+                f"axes contradict each other: {name} is set, but {', '.join(sorted(whose))} in"
                 f" {' and '.join(plan.clocks)} time has none"
             )
 
 
-def _applies(axis: str, system: str, clock: str) -> bool:
+def _applies(axis: str, system: str, workload: str, clock: str) -> bool:
+    if axis.startswith("workload."):
+        return axis.partition(".")[2] in WORKLOADS[workload].options
     if axis in SETTING_AXES or axis.startswith("transport."):
         return SYSTEMS[system].takes_settings
-    return axis != "tcp_controller" or clock == REAL
+    return axis not in TCP_AXES or clock == REAL
 
 
 def _missing_form(clock: str, system: str, workload: str) -> str | None:
@@ -133,8 +159,13 @@ def _missing_form(clock: str, system: str, workload: str) -> str | None:
     return None
 
 
+def _chosen(axes: Mapping[str, Value]) -> dict[str, str]:
+    return {name.partition(".")[2]: str(value) for name, value in axes.items() if name.startswith("workload.")}
+
+
 def _point(plan: Plan, clock: str, axes: Mapping[str, Value]) -> Point:
-    system, workload = SYSTEMS[str(axes["system"])], WORKLOADS[str(axes["workload"])]
+    options = _chosen(axes)
+    system, workload = SYSTEMS[str(axes["system"])], WORKLOADS[str(axes["workload"])].with_options(options)
     file = scenario_file(plan, str(axes["scenario"]))
     changed = tuple((name.partition(".")[2], axes[name]) for name in axes if name.startswith("scenario."))
     scenario = _scenario(file, changed)
@@ -149,20 +180,28 @@ def _point(plan: Plan, clock: str, axes: Mapping[str, Value]) -> Point:
         fields={name.partition(".")[2]: axes[name] for name in axes if name.startswith("transport.")},
     )
     bound_s = workload.bound_s(link)
-    limit_s = min(plan.timeout * bound_s, MOST_LIMIT_S)
+    limit_s = min(plan.timeout * bound_s + workload.overhead_s, MOST_LIMIT_S)
     simulation = None
     if clock == VIRTUAL:
-        assert workload.transfer is not None
-        table = tomllib.loads(scenario)
-        request = Simulation(table, link, workload.transfer, settings, limit_s, plan.sample_every)
-        try:
-            simulation = system.simulation(request)
-        except UnsupportedError as error:
-            raise PlanError(f"axes contradict each other: {error}") from error
-    tcp = str(axes["tcp_controller"]) if "tcp_controller" in axes else None
+        simulation = _simulation(plan, system, workload, tomllib.loads(scenario), link, settings, limit_s)
+    tcp = {name: value for name, value in axes.items() if name in TCP_AXES}
     return Point(
-        clock, dict(axes), scenario, system.name, workload.name, settings, tcp, link, bound_s, limit_s, simulation
-    )
+        clock, dict(axes), scenario, system.name, workload.name, settings, tcp, options, link, bound_s, limit_s,
+        simulation,
+    )  # fmt: skip
+
+
+def _simulation(
+    plan: Plan, system: System, workload: Workload, scenario: Mapping[str, Any], link: Link, settings: Settings,
+    limit_s: float,
+) -> Mapping[str, Any]:  # fmt: skip
+    assert workload.transfer is not None
+    lasts_s = workload.runs_for_s or limit_s
+    request = Simulation(scenario, link, workload.transfer, settings, lasts_s, plan.sample_every)
+    try:
+        return system.simulation(request)
+    except UnsupportedError as error:
+        raise PlanError(f"axes contradict each other: {error}") from error
 
 
 @lru_cache(maxsize=4096)

@@ -57,8 +57,8 @@ def estimate_s(points: Mapping[str, Point], each: Unit) -> float:
 def run_s(point: Point) -> float:
     """About how long a run takes."""
     if point.clock == REAL:
-        return 0.1 + 1.4 * point.bound_s
-    transfer = WORKLOADS[point.workload].transfer
+        return 0.1 + 1.4 * point.bound_s + WORKLOADS[point.workload].overhead_s
+    transfer = WORKLOADS[point.workload].with_options(point.options).transfer
     size = 0 if transfer is None else transfer.size
     if SYSTEMS[point.system].warms_up:
         size += 2 * content.FILES["10MiB"] + content.FILES["2MB"]

@@ -18,17 +18,16 @@ from bentpipe_lab.campaign.unit import Run, Unit
 from bentpipe_lab.errors import ProgramError
 from bentpipe_lab.net import host
 from bentpipe_lab.records import simulation
-from bentpipe_lab.workloads.contract import Transfer
 
 RESULT_SCHEMA = "bentpipe/lab/run/1"
 POLL_S = 0.05
 
 
-def execute(unit: Unit, store: Store, transfers: Mapping[str, Transfer], stop: threading.Event) -> list[dict[str, Any]]:
+def execute(unit: Unit, store: Store, stop: threading.Event) -> list[dict[str, Any]]:
     """Do the runs that the store does not have yet; the results of all that are done, in the unit's order."""
     open_runs = [run for run in unit.runs if not store.has(run)]
     if open_runs:
-        _simulate(unit, open_runs, store, transfers, stop)
+        _simulate(unit, open_runs, store, stop)
     return [store.result(run) for run in unit.runs if store.has(run)]
 
 
@@ -42,9 +41,7 @@ def check(unit: Unit) -> None:
         _run(_plan(cases, 1), Path(directory), threading.Event())
 
 
-def _simulate(
-    unit: Unit, open_runs: list[Run], store: Store, transfers: Mapping[str, Transfer], stop: threading.Event
-) -> None:
+def _simulate(unit: Unit, open_runs: list[Run], store: Store, stop: threading.Event) -> None:
     wanted = {(run.point, run.repetition): run for run in open_runs}
     cases = {point: unit.points[point]["simulation"] for point in dict.fromkeys(run.point for run in open_runs)}
     plan = _plan(cases, max(run.repetition for run in open_runs))
@@ -57,7 +54,7 @@ def _simulate(
         for simulated in simulation.runs(Path(directory, RECORDS)):
             run = wanted.get((simulated.case, simulated.seed))
             if run is not None:
-                _keep(unit, run, simulated, store, transfers, used)
+                _keep(unit, run, simulated, store, used)
 
 
 def _plan(cases: Mapping[str, Mapping[str, Any]], seeds: int) -> str:
@@ -89,12 +86,9 @@ def _run(plan: str, directory: Path, stop: threading.Event) -> list[str]:
     return command
 
 
-def _keep(
-    unit: Unit, run: Run, simulated: simulation.SimulatedRun, store: Store, transfers: Mapping[str, Transfer],
-    used: dict[str, Any],
-) -> None:  # fmt: skip
+def _keep(unit: Unit, run: Run, simulated: simulation.SimulatedRun, store: Store, used: dict[str, Any]) -> None:
     essence = unit.points[run.point]
-    outcome = simulation.outcome(simulated, transfers[str(essence["workload"])].until)
+    outcome = simulation.outcome(simulated, essence["until"])
     records = "".join(simulated.lines)
     result = {
         "schema": RESULT_SCHEMA,
@@ -105,6 +99,7 @@ def _keep(
         "detail": outcome.detail,
         "seconds": outcome.seconds,
         "bytes_received": outcome.bytes_received,
+        "metrics": outcome.metrics,
         "bound_s": essence["bound_s"],
         "records_sha256": hashlib.sha256(records.encode()).hexdigest(),
     }

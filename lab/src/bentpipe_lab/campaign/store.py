@@ -31,7 +31,7 @@ class Store:
         """Where it is, when it is a directory of this machine."""
         return Path(self._root) if "file" in _protocols(self._files) else None
 
-    def put(self, run: Run, files: Mapping[str, str]) -> None:
+    def put(self, run: Run, files: Mapping[str, str | bytes]) -> None:
         """Keep a run's files; its result is written last, and whole or not at all."""
         directory = f"{self._root}/{run.directory}"
         with _disk_full(directory):
@@ -39,7 +39,8 @@ class Store:
             for name in sorted(files, key=lambda name: name == RESULT):
                 whole, part = f"{directory}/{name}", f"{directory}/{name}.part"
                 try:
-                    self._files.pipe_file(part, files[name].encode())
+                    content = files[name]
+                    self._files.pipe_file(part, content.encode() if isinstance(content, str) else content)
                 except OSError:
                     with contextlib.suppress(OSError):
                         self._files.rm_file(part)

@@ -63,12 +63,13 @@ def _essence(point: Point) -> dict[str, Any]:
         "bound_s": point.bound_s,
         "limit_s": point.limit_s,
         **(
-            {"simulation": point.simulation}
+            {"simulation": point.simulation, "until": point.until}
             if point.clock == VIRTUAL
             else {
                 "scenario": point.scenario_toml,
                 "settings": asdict(point.settings),
-                "tcp_controller": point.tcp_controller,
+                "tcp": dict(point.tcp),
+                "options": dict(point.options),
             }
         ),
     }

@@ -7,7 +7,6 @@ from bentpipe_lab.campaign import emulate, simulate
 from bentpipe_lab.campaign.plan import VIRTUAL
 from bentpipe_lab.campaign.store import Store
 from bentpipe_lab.campaign.unit import Unit
-from bentpipe_lab.workloads import WORKLOADS
 
 STOP = threading.Event()
 """Set when this process is to end the units that it works on."""
@@ -17,7 +16,5 @@ def work(unit: Unit, store_url: str) -> list[dict[str, Any]]:
     """Do a unit's runs and keep them in the store; what came of those that are done."""
     store = Store(store_url)
     if unit.clock == VIRTUAL:
-        names = {str(essence["workload"]) for essence in unit.points.values()}
-        transfers = {name: transfer for name in names if (transfer := WORKLOADS[name].transfer) is not None}
-        return simulate.execute(unit, store, transfers, STOP)
+        return simulate.execute(unit, store, STOP)
     return emulate.execute(unit, store, STOP)

@@ -15,6 +15,10 @@ from pathlib import Path
 
 MIB = 1 << 20
 PAGE_ROOT = "kepler/index.html"
+HOST = "origin.bentpipe.test"
+"""The server's name."""
+WEB_PORT = 4443
+"""Of the web server that speaks HTTP/1.1, 2 and 3."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,12 @@ def page_bytes() -> int:
 
 def incompressible(path: str, size: int) -> bytes:
     """Bytes that no compression shortens, chosen by the path."""
-    return random.Random(f"bentpipe lab: {path}").randbytes(size)  # noqa: S311 (content, not a secret)
+    return generator(path).randbytes(size)
+
+
+def generator(seed: str) -> random.Random:
+    """A generator of content by its seed."""
+    return random.Random(f"bentpipe lab: {seed}")  # noqa: S311 (content, not a secret)
 
 
 def root_document(size: int) -> bytes:
@@ -63,8 +72,13 @@ def write(root: Path) -> dict[str, Object]:
     objects: dict[str, Object] = {}
     for path, size in {**FILES, **page_sizes()}.items():
         data = root_document(size) if path == PAGE_ROOT else incompressible(path, size)
-        target = root / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
-        objects[path] = Object(path, size, hashlib.sha256(data).hexdigest())
+        objects[path] = write_file(root, path, data)
     return objects
+
+
+def write_file(root: Path, path: str, data: bytes) -> Object:
+    """Write one file below `root`."""
+    target = root / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(data)
+    return Object(path, len(data), hashlib.sha256(data).hexdigest())

@@ -8,7 +8,7 @@ from bentpipe_lab.errors import ProgramError
 from bentpipe_lab.net import content, netns
 from bentpipe_lab.net.process import PATIENCE_S, Process
 
-NAME = "origin.bentpipe.test"
+NAME = content.HOST
 
 CONFIGURATION = """\
 # One process: it lives as long as a run does, and its owner supervises it.
@@ -63,6 +63,15 @@ class Origin:
     objects: dict[str, content.Object]
     certificate: Path
     uploads: Path
+    root: Path
+    """What is below it is served."""
+
+    def provide(self, size: int) -> content.Object:
+        """A file of so many bytes, made when it is first asked for."""
+        name = f"bytes-{size}"
+        if name not in self.objects:
+            self.objects[name] = content.write_file(self.root, name, content.incompressible(name, size))
+        return self.objects[name]
 
 
 def start(server: netns.Namespace, directory: Path, addresses: list[str]) -> Origin:
@@ -82,7 +91,7 @@ def start(server: netns.Namespace, directory: Path, addresses: list[str]) -> Ori
             process.stop()
             raise ProgramError(f"nginx does not answer{process.tail()}")
         time.sleep(0.02)
-    return Origin(process, objects, certificate, site / "uploads")
+    return Origin(process, objects, certificate, site / "uploads", site / "content")
 
 
 def answers(server: netns.Namespace) -> bool:

@@ -52,6 +52,9 @@ PRIVATE4 = "192.168.77.2"
 LISTED = ("10.77.2.0/23", "fd77:0:0:2::/64")
 """What the lab's gateways list as allowed: the servers' networks, which are private here."""
 
+NODES = ("client", "terminal", "gateway", "server")
+"""Where TCP can be set; in the order of the path."""
+
 TCP_BUFFERS = "4096 131072 33554432"
 """Minimum, initial and largest socket buffer. The largest holds 250 Mbit/s at 650 ms; the rest is Linux's default."""
 
@@ -126,6 +129,10 @@ class Topology:
         process = Process(name, where.command(argv), self.directory)
         self._programs.append(process)
         return process
+
+    def runs(self, name: str) -> bool:
+        """Whether a program of that name was started and has not ended."""
+        return any(process.name == name and process.exit_code is None for process in self._programs)
 
     def certify_interval(self) -> Certificate | None:
         """The emulator's certificate of the time since it was last asked; None when the path is of plain cables."""

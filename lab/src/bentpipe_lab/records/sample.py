@@ -23,6 +23,12 @@ class Outcome:
     """Of a download: (time, bytes received until then)."""
     objects: list[dict[str, Any]] = field(default_factory=list)
     """Of a page: path, size, and when the object was requested, began to arrive and was complete."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """Further figures, by names that end with their unit."""
+    samples: list[dict[str, Any]] = field(default_factory=list)
+    """How it went, where more is known than the curve: rows with columns of the table of samples."""
+    files: dict[str, str] = field(default_factory=dict)
+    """What is kept of it beside the records: the file's path by the name that it is kept under."""
 
 
 @dataclass(frozen=True)

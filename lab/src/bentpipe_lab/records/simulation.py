@@ -55,7 +55,7 @@ def runs(path: Path) -> Iterator[SimulatedRun]:
         yield run
 
 
-def outcome(run: SimulatedRun, until: Literal["first byte", "last byte"]) -> Outcome:
+def outcome(run: SimulatedRun, until: Literal["first byte", "last byte", "the end"]) -> Outcome:
     """What became of a run's last flow."""
     if run.failed is not None:
         return Outcome(Verdict.FAILED, detail=f"the simulator: {run.failed}")
@@ -63,10 +63,21 @@ def outcome(run: SimulatedRun, until: Literal["first byte", "last byte"]) -> Out
     flow = _last(records)
     if flow is None:
         return Outcome(Verdict.FAILED, detail="the simulator recorded no flow")
+    if until == "the end":
+        return _of_fixed_length(run, flow)
     moment = flow.first_byte_ns if until == "first byte" else flow.done_ns
     verdict, detail = _verdict(records, flow)
     seconds = None if moment is None or verdict is not Verdict.OK else (moment - flow.begun_ns) / 1e9
     return Outcome(verdict, seconds, flow.received, detail)
+
+
+def _of_fixed_length(run: SimulatedRun, flow: _Flow) -> Outcome:
+    """What a transfer got that lasts until the simulation ends."""
+    moments = [json.loads(line)["at_ns"] for line in run.lines if line.startswith('{"record":"sample"')]
+    lasted_s = (max(moments, default=flow.begun_ns) - flow.begun_ns) / 1e9
+    if not flow.received or lasted_s <= 0:
+        return Outcome(Verdict.TIMED_OUT, detail="nothing had arrived by the end")
+    return Outcome(Verdict.OK, lasted_s, flow.received, metrics={"goodput_mbit_s": flow.received * 8e-6 / lasted_s})
 
 
 def samples(run: SimulatedRun) -> str:

@@ -1,7 +1,7 @@
 """A campaign's runs and samples as tables: one Parquet file of each, from the runs' directories."""
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from bentpipe_lab.campaign.directory import Campaign
 from bentpipe_lab.campaign.store import SAMPLES, Store
 from bentpipe_lab.campaign.unit import Run
 
-RUNS_TABLE, SAMPLES_TABLE = "runs.parquet", "samples.parquet"
+RUNS_TABLE, SAMPLES_TABLE, METRICS_TABLE = "runs.parquet", "samples.parquet", "metrics.parquet"
 AXIS = "axis."
 """Before the names of axes in the columns of a table."""
 BATCH = 500
@@ -24,6 +24,15 @@ SAMPLES_SCHEMA = {
     "received_bytes": pl.Int64,
     "window_bytes": pl.Int64,
     "rtt_s": pl.Float64,
+    "queue_bytes": pl.Int64,
+    "retransmitted_packets": pl.Int64,
+}
+METRICS_SCHEMA = {
+    "point": pl.String,
+    "repetition": pl.Int64,
+    "attempt": pl.Int64,
+    "metric": pl.String,
+    "value": pl.Float64,
 }
 _RESULT_SCHEMA = {
     "point": pl.String,
@@ -37,13 +46,15 @@ _RESULT_SCHEMA = {
 }
 
 
-def write(campaign: Campaign) -> tuple[Path, Path]:
-    """Write both tables from what the runs' directories hold now; the same runs give the same bytes."""
-    runs, samples = campaign.directory / RUNS_TABLE, campaign.directory / SAMPLES_TABLE
+def write(campaign: Campaign) -> tuple[Path, Path, Path]:
+    """Write the tables from what the runs' directories hold now; the same runs give the same bytes."""
+    runs, samples, metrics = (campaign.directory / name for name in (RUNS_TABLE, SAMPLES_TABLE, METRICS_TABLE))
     found = sorted(campaign.store.complete(), key=lambda run: (run.point, run.repetition, run.attempt))
-    _runs(campaign, found).write_parquet(runs)
+    results = [campaign.store.result(run) for run in found]
+    _runs(campaign, results).write_parquet(runs)
+    _metrics(results).write_parquet(metrics)
     _samples(campaign.store, found, samples)
-    return runs, samples
+    return runs, samples, metrics
 
 
 def read(directory: Path) -> pl.DataFrame:
@@ -51,14 +62,20 @@ def read(directory: Path) -> pl.DataFrame:
     return pl.read_parquet(directory / RUNS_TABLE)
 
 
+def metrics(directory: Path) -> pl.DataFrame:
+    """The further figures of a campaign's runs, a row each."""
+    path = directory / METRICS_TABLE
+    return pl.read_parquet(path) if path.exists() else pl.DataFrame(schema=METRICS_SCHEMA)
+
+
 def axes(runs: pl.DataFrame) -> list[str]:
     """The axes of a table of runs, without their prefix."""
     return [name.removeprefix(AXIS) for name in runs.columns if name.startswith(AXIS)]
 
 
-def _runs(campaign: Campaign, found: Sequence[Run]) -> pl.DataFrame:
+def _runs(campaign: Campaign, found: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     """One row per attempt; `counts` where it is the last of its repetition and was not late."""
-    results = pl.DataFrame([_result(campaign.store, run) for run in found], schema=_RESULT_SCHEMA)
+    results = pl.DataFrame([{name: result[name] for name in _RESULT_SCHEMA} for result in found], schema=_RESULT_SCHEMA)
     known = campaign.points()
     names = list(dict.fromkeys(axis for point in known for axis in point["axes"]))
     points = pl.DataFrame(
@@ -87,9 +104,16 @@ def _runs(campaign: Campaign, found: Sequence[Run]) -> pl.DataFrame:
     ).sort("place", "repetition", "attempt")
 
 
-def _result(store: Store, run: Run) -> dict[str, Any]:
-    result = store.result(run)
-    return {name: result[name] for name in _RESULT_SCHEMA}
+def _metrics(results: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """A row per figure of an attempt."""
+    return pl.DataFrame(
+        [
+            (result["point"], result["repetition"], result["attempt"], name, float(value))
+            for result in results
+            for name, value in result.get("metrics", {}).items()
+        ],
+        schema=METRICS_SCHEMA, orient="row",
+    )  # fmt: skip
 
 
 def _text(value: Any) -> str | None:

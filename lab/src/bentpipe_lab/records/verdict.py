@@ -21,6 +21,8 @@ class Verdict(StrEnum):
     """The connection ended cleanly before all bytes had arrived; the sample tells how many had."""
     WRONG_CONTENT = "wrong content"
     """All bytes arrived and are not those that were sent."""
+    FELL_BACK = "fell back"
+    """It ended well over another protocol than the one that was asked for."""
     EMULATOR_LATE = "emulator late"
     """The emulator's certificate is invalid: the machine could not keep the link's time."""
     PROGRAM_MISSING = "program missing"

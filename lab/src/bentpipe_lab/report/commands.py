@@ -66,29 +66,29 @@ def compare(first: Path, second: Path, console: Console) -> int:
 
 
 def export(directory: Path, form: str, out: Path | None, console: Console) -> int:
-    """Write a campaign's runs and samples for other programs; `form` is csv, parquet or duckdb."""
+    """Write a campaign's runs, samples and further figures for other programs; `form` is csv, parquet or duckdb."""
     if form not in FORMATS:
         raise unknown("format", form, dict.fromkeys(FORMATS))
     campaign = directories.opened(directory)
-    runs, samples = tables.write(campaign)
+    sources = tables.write(campaign)
     target = out or directory / "export"
     target.mkdir(parents=True, exist_ok=True)
     written = []
     match form:
         case "csv":
-            for source in (runs, samples):
+            for source in sources:
                 pl.scan_parquet(source).sink_csv(target / f"{source.stem}.csv")
                 written.append(target / f"{source.stem}.csv")
         case "parquet":
-            for source in (runs, samples):
+            for source in sources:
                 (target / source.name).write_bytes(source.read_bytes())
                 written.append(target / source.name)
         case _:
             file = target / f"{campaign.plan.name}.duckdb"
             file.unlink(missing_ok=True)
             with duckdb.connect(str(file)) as base:
-                base.execute("CREATE TABLE runs AS SELECT * FROM read_parquet(?)", [str(runs)])
-                base.execute("CREATE TABLE samples AS SELECT * FROM read_parquet(?)", [str(samples)])
+                for source in sources:
+                    base.read_parquet(str(source)).create(source.stem)
             written.append(file)
     for path in written:
         console.print(str(path), highlight=False, soft_wrap=True)

@@ -11,9 +11,10 @@ from rich.table import Table
 
 from bentpipe_lab.analysis.stats import Row
 from bentpipe_lab.campaign.parallel import run_tasks
-from bentpipe_lab.campaign.path_run import CONGESTION_CONTROL, Task
+from bentpipe_lab.campaign.path_run import Task
 from bentpipe_lab.net import host
 from bentpipe_lab.net.link import Link, explain
+from bentpipe_lab.net.tcp import CONTROLLER
 from bentpipe_lab.report import tables
 from bentpipe_lab.studies import demo
 from bentpipe_lab.systems.contract import Settings
@@ -45,7 +46,7 @@ def compare(out: Path, controllers: Sequence[str], console: Console) -> int:
         for name, counts in COUNTS.items()
         for controller in controllers
     ]
-    with host.allowed_congestion_control(CONGESTION_CONTROL):
+    with host.allowed_congestion_control(CONTROLLER):
         problems = run_tasks(tasks, demo.SIDE_BY_SIDE, console)
     rows = demo.summarise(tasks, {name: Link.from_explanation(explain(demo.scenario(name))) for name in COUNTS})
     (out / "summary.json").write_text(json.dumps([row.as_record() for row in rows], indent=2) + "\n")

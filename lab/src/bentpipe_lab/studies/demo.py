@@ -12,9 +12,10 @@ from rich.markup import escape
 
 from bentpipe_lab.analysis import budgets, stats
 from bentpipe_lab.campaign.parallel import run_tasks
-from bentpipe_lab.campaign.path_run import CONGESTION_CONTROL, RECORDS, Task
+from bentpipe_lab.campaign.path_run import RECORDS, Task
 from bentpipe_lab.net import host
 from bentpipe_lab.net.link import Link, explain
+from bentpipe_lab.net.tcp import CONTROLLER
 from bentpipe_lab.records import sample
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.report import page as report
@@ -53,7 +54,7 @@ def demo(out: Path, counts: Counts, console: Console) -> int:
     out.mkdir(parents=True)
     links = {name: Link.from_explanation(explain(scenario(name))) for name in counts}
     tasks = plan(out, counts)
-    with host.allowed_congestion_control(CONGESTION_CONTROL) as note:
+    with host.allowed_congestion_control(CONTROLLER) as note:
         if note:
             console.print(note, highlight=False)
         problems = run_tasks(tasks, SIDE_BY_SIDE, console)
@@ -76,7 +77,7 @@ def demo(out: Path, counts: Counts, console: Console) -> int:
 
 def plan(out: Path, counts: Counts) -> list[Task]:
     """Every system over every scenario, in the order in which they keep two slots equally busy."""
-    systems = [system.name for system in SYSTEMS if "real" in system.clocks]
+    systems = [system.name for system in SYSTEMS if "real" in system.clocks and system.in_demo]
     return [
         Task(scenario(name), system, counts[name], out / "runs" / f"{name}-{system}")
         for name, systems in zip(counts, cycle((systems, systems[::-1])), strict=False)

@@ -1,14 +1,16 @@
 """The contract of a system under test."""
 
-import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from bentpipe_lab.errors import MissingCapabilityError, NotInPathError, UnsupportedError
+from bentpipe_lab import programs
+from bentpipe_lab.errors import NotInPathError, UnsupportedError
+from bentpipe_lab.net.evidence import Carrier, SatelliteCounters
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import Topology, address_seen_by_server
+from bentpipe_lab.programs import Program
 from bentpipe_lab.registry import Part
 from bentpipe_lab.workloads.contract import Transfer
 
@@ -64,8 +66,12 @@ class System(Part, ABC):
     """Whether the others are compared with it; one system is."""
     warms_up: ClassVar[bool] = True
     """Whether it is measured after it has carried traffic for a while."""
-    programs: ClassVar[Mapping[str, str]] = {}
-    """The programs that it needs, each with how it is installed."""
+    programs: ClassVar[Sequence[Program]] = ()
+    """The programs that it needs."""
+    carrier: ClassVar[Carrier | None] = None
+    """What its own packets between terminal and gateway are; None when it sends the client's packets as they are."""
+    in_demo: ClassVar[bool] = True
+    """Whether the demo measures it."""
     takes_settings: ClassVar[bool] = True
     """Whether it has a controller, an initial window and a configuration to set."""
     clocks: ClassVar[tuple[str, ...]] = ("real",)
@@ -76,9 +82,7 @@ class System(Part, ABC):
 
     def require(self) -> None:
         """Raise unless it is installed; the error says how to install it."""
-        for program, remedy in self.programs.items():
-            if shutil.which(program) is None:
-                raise MissingCapabilityError(f"{self.name} needs {program}, which is not installed: {remedy}")
+        programs.require(self.name, self.programs)
 
     @abstractmethod
     def start(self, path: Topology, settings: Settings) -> None:
@@ -88,16 +92,27 @@ class System(Part, ABC):
     def address_at_server(self) -> str:
         """The address from which the server sees the client when the system is in the path."""
 
-    def show_in_path(self, path: Topology) -> str:
-        """Evidence that the client's traffic goes through it: the address seen by the server; raise without."""
-        seen = address_seen_by_server(path)
+    def show_in_path(self, path: Topology) -> dict[str, Any]:
+        """Evidence that the client's traffic goes through it; raise without.
+
+        A connection from the client tells the address that the server sees, and which bytes crossed the satellite hop
+        meanwhile: those of the system, and those of the client beside it.
+        """
+        with SatelliteCounters.of(path, self.carrier) as counters:
+            seen = address_seen_by_server(path)
+            crossed = counters.read()
         wanted = self.address_at_server()
         if seen != wanted:
             raise NotInPathError(
                 f"{self.name} is not in the path: the server sees {seen}, and {wanted} where it is; see its log in"
                 f" {path.directory}"
             )
-        return seen
+        if self.carrier is not None and not crossed.carried_bytes > crossed.beside_bytes:
+            raise NotInPathError(
+                f"{self.name} is not in the path: {crossed.carried_bytes} bytes of {self.carrier} crossed the satellite"
+                f" hop, and {crossed.beside_bytes} bytes of the client beside it"
+            )
+        return {"address_seen_by_server": seen, **crossed.as_record()}
 
     def crossed(self, link: Link) -> Link:
         """The part of a link that its flows cross: all of it, where it does not say otherwise."""

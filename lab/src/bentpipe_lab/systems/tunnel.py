@@ -9,6 +9,7 @@ from typing import Any
 
 from bentpipe_lab.analysis import bounds
 from bentpipe_lab.net import content, host
+from bentpipe_lab.net.evidence import Carrier
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.origin import NAME
 from bentpipe_lab.net.process import Process
@@ -150,6 +151,7 @@ class Tunnel(System):
     colour = "#1668b8"
     pale = "#c3daf0"
     clocks = ("virtual", "real")
+    carrier = Carrier("udp", GATEWAY_PORT)
 
     def require(self) -> None:
         """Raise unless the binary is built."""

@@ -1,14 +1,18 @@
 """The contract of a workload."""
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
+from bentpipe_lab import programs
+from bentpipe_lab.errors import PlanError
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import Topology
+from bentpipe_lab.programs import Program
 from bentpipe_lab.records.sample import Outcome
-from bentpipe_lab.registry import Part
+from bentpipe_lab.registry import Part, unknown
 
 
 @dataclass(frozen=True)
@@ -18,8 +22,39 @@ class Transfer:
     size: int
     """Bytes."""
     upload: bool = False
-    until: Literal["first byte", "last byte"] = "last byte"
-    """The moment that counts."""
+    until: Literal["first byte", "last byte", "the end"] = "last byte"
+    """The moment that counts; "the end" is that of a transfer that lasts for a fixed time."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of a run beside its time."""
+
+    title: str
+    """What a table calls it."""
+    unit: str
+    better: Literal["less", "more", ""] = "less"
+
+
+@dataclass(frozen=True)
+class Option:
+    """Something of a workload that a plan may choose, as the axis `workload.NAME`."""
+
+    default: str
+    known: Sequence[str] = ()
+    """The values that there are; without any, `check` tells."""
+    check: Callable[[str], object] | None = None
+    """Raises ValueError with what would be right."""
+
+    def refuse(self, name: str, value: str) -> None:
+        """Raise a `PlanError` for a value that it cannot take."""
+        if self.known and value not in self.known:
+            raise PlanError(f"axes.workload.{name}: {unknown('value', value, dict.fromkeys(self.known))}")
+        if self.check is not None:
+            try:
+                self.check(value)
+            except ValueError as error:
+                raise PlanError(f"axes.workload.{name} = {value!r}: {error}") from error
 
 
 class Workload(Part, ABC):
@@ -39,8 +74,42 @@ class Workload(Part, ABC):
     """Bytes of a download whose arrival over time is drawn; None draws no curve."""
     timeline: ClassVar[bool] = False
     """Whether its outcome lists objects whose timeline is drawn."""
-    transfer: ClassVar[Transfer | None] = None
-    """What it is in virtual time; None when it runs in real time only."""
+    metrics: ClassVar[Mapping[str, Metric]] = {}
+    """The further figures of a run, by their names in records, which end with the unit."""
+    options: ClassVar[Mapping[str, Option]] = {}
+    """What a plan may choose of it."""
+    chosen: Mapping[str, str] = {}
+    """What was chosen; what was not has its default."""
+    programs: ClassVar[Sequence[Program]] = ()
+    """The programs that it needs, beside those of every path."""
+    runs_for_s: ClassVar[float | None] = None
+    """How long it lasts, where that is fixed and its time tells nothing."""
+
+    overhead_s: ClassVar[float] = 0.0
+    """What a run takes beside what it measures: the start of a browser, for example."""
+
+    def with_options(self, chosen: Mapping[str, str]) -> Self:
+        """The workload with something chosen of it."""
+        for name, value in chosen.items():
+            if name not in self.options:
+                raise PlanError(f"the workload {self.name!r}: {unknown('option', name, self.options)}")
+            self.options[name].refuse(name, value)
+        one = copy.copy(self)
+        one.chosen = dict(chosen)
+        return one
+
+    def option(self, name: str) -> str:
+        """What was chosen, or the default."""
+        return self.chosen.get(name, self.options[name].default)
+
+    def require(self) -> None:
+        """Raise unless the programs that it needs are installed; the error says how to install them."""
+        programs.require(self.name, self.programs)
+
+    @property
+    def transfer(self) -> Transfer | None:
+        """What it is in virtual time; None when it runs in real time only."""
+        return None
 
     @abstractmethod
     def run(self, path: Topology) -> Outcome:

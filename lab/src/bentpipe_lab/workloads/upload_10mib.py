@@ -21,7 +21,6 @@ class Upload10Mib(Workload):
     order = 60
     measures = "time to the server's answer"
     demo_runs: ClassVar[Mapping[str, int]] = {"geo": 1, "leo": 1}
-    transfer = Transfer(content.FILES[FILE], upload=True)
 
     def run(self, path: Topology) -> Outcome:
         """PUT it with curl."""
@@ -30,3 +29,8 @@ class Upload10Mib(Workload):
     def bound_s(self, link: Link) -> float:
         """A round trip and its bytes on the return link."""
         return bounds.upload_s(link, content.FILES[FILE])
+
+    @property
+    def transfer(self) -> Transfer:
+        """The same bytes over one flow."""
+        return Transfer(content.FILES[FILE], upload=True)

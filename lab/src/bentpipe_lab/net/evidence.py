@@ -1,0 +1,100 @@
+"""Bytes that cross the satellite hop, counted by the gateway's kernel: those of a system, and those beside it."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Self
+
+from bentpipe_lab.errors import LabError
+from bentpipe_lab.net.netns import Namespace, checked
+from bentpipe_lab.net.topology import LAN, SATELLITE, Topology
+
+TABLE = "bentpipe_lab_evidence"
+
+
+@dataclass(frozen=True)
+class Carrier:
+    """What the packets of a system between terminal and gateway are."""
+
+    protocol: str
+    """tcp or udp."""
+    port: int
+    """At the gateway."""
+
+    def __str__(self) -> str:
+        """As a person writes it."""
+        return f"{self.protocol.upper()} port {self.port}"
+
+
+@dataclass(frozen=True)
+class Crossed:
+    """IP bytes over the satellite hop, both directions."""
+
+    carried_bytes: int
+    """In packets of the system."""
+    beside_bytes: int
+    """In packets that have the client's own address."""
+
+    def __sub__(self, before: Self) -> "Crossed":
+        """What crossed since then."""
+        return Crossed(self.carried_bytes - before.carried_bytes, self.beside_bytes - before.beside_bytes)
+
+    def as_record(self) -> dict[str, int]:
+        """As it is kept."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class SatelliteCounters:
+    """Counters at the gateway's end of the hop."""
+
+    gateway: Namespace
+
+    @classmethod
+    @contextmanager
+    def of(cls, path: Topology, carrier: Carrier | None) -> Iterator[Self]:
+        """Count for as long as the block lasts."""
+        client = LAN.far4.rpartition(".")[0] + ".0/24"
+        carried = (
+            ""
+            if carrier is None
+            else (
+                f"""
+              chain c_in {{ type filter hook prerouting priority -301; policy accept;
+                iifname "sat0" {carrier.protocol} dport {carrier.port} counter name carried; }}
+              chain c_out {{ type filter hook postrouting priority 301; policy accept;
+                oifname "sat0" {carrier.protocol} sport {carrier.port} counter name carried; }}"""
+            )
+        )
+        rules = f"""
+            table inet {TABLE} {{
+              counter carried {{ }}
+              counter beside {{ }}
+              {carried}
+              chain b_in {{ type filter hook prerouting priority -300; policy accept;
+                iifname "sat0" ip saddr {client} ip daddr != {SATELLITE.far4} counter name beside; }}
+              chain b_out {{ type filter hook postrouting priority 300; policy accept;
+                oifname "sat0" ip daddr {client} counter name beside; }}
+            }}
+        """
+        done = subprocess.run(
+            path.gateway.command(["nft", "-f", "-"]), input=rules, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise LabError(f"the satellite hop of {path.run} cannot be counted: {done.stderr.strip()}")
+        try:
+            yield cls(path.gateway)
+        finally:
+            path.gateway.run("nft", "delete", "table", "inet", TABLE)
+
+    def read(self) -> Crossed:
+        """What has crossed since the beginning."""
+        text = checked(self.gateway.command(["nft", "-j", "list", "counters", "table", "inet", TABLE]))
+        found = {
+            each["counter"]["name"]: int(each["counter"]["bytes"])
+            for each in json.loads(text)["nftables"]
+            if "counter" in each
+        }
+        return Crossed(found["carried"], found["beside"])

@@ -1,0 +1,1 @@
+"""What several workloads are made of."""

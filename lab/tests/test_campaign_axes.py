@@ -1,0 +1,54 @@
+"""Axes of a plan that reach into the kernel's TCP and into workloads."""
+
+from pathlib import Path
+
+import pytest
+
+from bentpipe_lab.campaign import plan, points
+from bentpipe_lab.errors import LabError
+from bentpipe_lab.net.tcp import KernelTcp
+
+PLAN_REAL = """\
+name = "axes"
+clock = "real"
+[axes]
+scenario = "leo"
+system = "direct"
+workload = "first byte"
+"""
+
+
+def test_tcp_is_set_at_single_nodes(tmp_path: Path) -> None:
+    text = PLAN_REAL + 'tcp_controller = "cubic"\n"server.tcp_controller" = ["bbr", "reno"]\n'
+    text += '"client.tcp_initial_window" = 32\n'
+    expansion = points.expand(plan.parse(text, tmp_path))
+    assert [point.tcp["server.tcp_controller"] for point in expansion.points] == ["bbr", "reno"]
+    chosen = KernelTcp.of(expansion.points[0].tcp)
+    assert (chosen.controller("server"), chosen.controller("gateway")) == ("bbr", "cubic")
+    assert chosen.initial_windows == {"client": 32}
+    assert len({point.path for point in expansion.points}) == 2
+
+
+@pytest.mark.parametrize(
+    ("axis", "message"),
+    [
+        ('"servr.tcp_controller" = "bbr"', "no axis 'servr.tcp_controller'; did you mean 'server.tcp_controller'"),
+        ('"server.tcp_initial_window" = 0', "axes.server.tcp_initial_window = 0: give a whole number from 1"),
+        ('"workload.sise" = "1 MB"', "no option 'sise'; did you mean 'size'"),
+        ('"workload.size" = "1 MB"', "workload.size is set, but first byte in real time has none"),
+    ],
+)
+def test_an_axis_that_is_wrong_is_told(tmp_path: Path, axis: str, message: str) -> None:
+    with pytest.raises(LabError, match=message):
+        points.expand(plan.parse(f"{PLAN_REAL}{axis}\n", tmp_path))
+
+
+def test_an_option_is_of_the_workloads_that_have_it(tmp_path: Path) -> None:
+    text = PLAN_REAL.replace('"first byte"', '["first byte", "download"]') + '"workload.size" = ["25 kB", "2 MB"]\n'
+    expansion = points.expand(plan.parse(text, tmp_path))
+    assert [point.options for point in expansion.points] == [{}, {"size": "25 kB"}, {"size": "2 MB"}]
+    assert "workload.size: not of first byte in real time, whose points have none" in expansion.notes
+    bounds = [point.bound_s for point in expansion.points[1:]]
+    assert bounds[0] < bounds[1]
+    with pytest.raises(LabError, match=r"axes\.workload\.size = 'much'"):
+        points.expand(plan.parse(text.replace('"2 MB"', '"much"'), tmp_path))
