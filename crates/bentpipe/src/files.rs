@@ -94,6 +94,15 @@ impl Files {
         }
     }
 
+    /// What terminals have carried in this month.
+    pub fn volumes(&self) -> PathBuf {
+        let name = format!("{}.volumes.toml", self.role);
+        match &self.state {
+            Some(state) => state.join(name),
+            None => self.beside(&name),
+        }
+    }
+
     /// Where the running daemon tells how it stands.
     pub fn status_socket(&self) -> PathBuf {
         let name = format!("{}.sock", self.role);

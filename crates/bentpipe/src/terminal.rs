@@ -370,7 +370,7 @@ async fn reloaded(
 }
 
 /// The endpoint that sessions with all gateways go out from.
-fn endpoint(identity: &Identity) -> Result<noq::Endpoint, Failure> {
+pub fn endpoint(identity: &Identity) -> Result<noq::Endpoint, Failure> {
     // A wildcard IPv6 socket reaches IPv4 gateways too, where the machine has IPv6.
     let (endpoint, _) = quic::endpoint(([0u16; 8], 0).into(), identity, None)
         .or_else(|_| quic::endpoint(([0, 0, 0, 0], 0).into(), identity, None))
@@ -378,7 +378,8 @@ fn endpoint(identity: &Identity) -> Result<noq::Endpoint, Failure> {
     Ok(endpoint)
 }
 
-fn connector(
+/// What opens sessions with `gateway` from `endpoint`.
+pub fn connector(
     config: &config::Terminal,
     endpoint: &noq::Endpoint,
     identity: &Arc<Identity>,

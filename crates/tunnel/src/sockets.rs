@@ -34,6 +34,16 @@ pub trait Dial: Resolve {
     /// Connects to `address`.
     fn dial(&self, address: SocketAddr) -> impl Future<Output = io::Result<Self::Socket>> + Send;
 
+    /// The same from `source`, an address of the machine's own.
+    fn dial_from(
+        &self,
+        source: IpAddr,
+        address: SocketAddr,
+    ) -> impl Future<Output = io::Result<Self::Socket>> + Send {
+        let _ = (source, address);
+        async { Err(io::ErrorKind::Unsupported.into()) }
+    }
+
     /// The addresses of the machine itself, now. Without them nothing may be dialled.
     fn own_addresses(&self) -> io::Result<Vec<IpAddr>>;
 }

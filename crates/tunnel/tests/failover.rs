@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bentpipe_link::Scenario;
 use bentpipe_tunnel::gateway::egress::Egress;
+use bentpipe_tunnel::gateway::policy::Unlimited;
 use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
 use bentpipe_tunnel::terminal::Terminal;
 use bentpipe_vnet::clock::Clock;
@@ -82,6 +83,7 @@ impl Pair {
                 egress: Egress::default(),
                 dialler: self.internets[which].clone(),
                 paths: Default::default(),
+                policies: std::sync::Arc::new(Unlimited::default()),
             },
         );
         self.tasks

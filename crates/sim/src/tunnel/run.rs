@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bentpipe_tunnel::gateway::egress::Egress;
+use bentpipe_tunnel::gateway::policy::Unlimited;
 use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
 use bentpipe_tunnel::identity::{Fingerprint, Identity, PeerRole, Registry};
 use bentpipe_tunnel::paths::Paths;
@@ -177,6 +178,7 @@ impl<'a> Run<'a> {
                         .collect(),
                 },
                 paths: Paths::default(),
+                policies: Arc::new(Unlimited::default()),
             },
         );
         let serving = gateway.clone();

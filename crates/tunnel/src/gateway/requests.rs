@@ -9,12 +9,14 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, watch};
 
 use super::dial::Dialler;
+use super::policy::Policies;
+use super::usage::{Metered, Usages};
 use crate::flow::stalled::{Held, StalledFlows};
 use crate::flow::tally::Tally;
 use crate::flow::tcp::{self, Down as _};
 use crate::flow::{Carried, FlowError};
 use crate::identity::{Fingerprint, PeerRole, Registry};
-use crate::session::{BidiStream, path_summary};
+use crate::session::{BidiStream, path_summary, remote_address};
 use crate::sockets::Dial;
 use crate::wire::proxy_status::{self, ErrorKind, Refusal};
 use crate::wire::request::Request;
@@ -43,6 +45,10 @@ pub struct Requests<D> {
     pub flow_window: u64,
     /// The counts of all sessions' flows.
     pub tally: Tally,
+    /// What each terminal may do, and does of it.
+    pub policies: Arc<dyn Policies>,
+    /// Flows and rates that terminals have now.
+    pub usages: Usages,
     /// Turns true when sessions are to take no more requests.
     pub draining: watch::Receiver<bool>,
 }
@@ -140,7 +146,16 @@ impl<D: Dial> Requests<D> {
         };
         match (request, peer.role) {
             (Ok(Request::Connect(target)), PeerRole::Terminal) => {
-                match self.dialler.connect(&target, &peer.resolving).await {
+                let connected = async {
+                    let place = self.usages.enter(peer.key, &self.policies)?;
+                    let client = remote_address(&peer.connection);
+                    let connecting =
+                        self.dialler
+                            .connect(&target, &peer.resolving, place.policy(), client);
+                    let socket = connecting.await?;
+                    Ok(place.meter(socket))
+                };
+                match connected.await {
                     Ok(socket) => {
                         let _open = self.tally.open();
                         let (carried, result) = self.open_flow(socket, stream, peer).await;
@@ -189,7 +204,7 @@ impl<D: Dial> Requests<D> {
 
     async fn open_flow(
         &self,
-        socket: D::Socket,
+        socket: Metered<D::Socket>,
         mut stream: RequestStream,
         peer: &Peer,
     ) -> (Carried, Result<(), FlowError>) {

@@ -225,7 +225,7 @@ impl Session {
     }
 
     /// The smoothed round trip.
-    pub(super) fn rtt(&self) -> Duration {
+    pub fn rtt(&self) -> Duration {
         self.connection.rtt(noq::PathId::ZERO).unwrap_or_default()
     }
 

@@ -16,6 +16,7 @@ use std::task::{Context, Poll, ready};
 
 use bentpipe_link::Scenario;
 use bentpipe_tunnel::gateway::egress::Egress;
+use bentpipe_tunnel::gateway::policy::{Policies, Unlimited};
 use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
 use bentpipe_tunnel::identity::{Fingerprint, Identity, PeerRole, Registry};
 use bentpipe_tunnel::paths::Paths;
@@ -277,6 +278,8 @@ pub struct Setup {
     pub terminal: u8,
     /// What the terminal, and the gateway, know of the path from before.
     pub paths: [Paths; 2],
+    /// What the gateway lets its terminals do.
+    pub policies: Arc<dyn Policies>,
     /// Where the terminal looks for the gateway.
     pub gateway: &'static str,
 }
@@ -323,6 +326,7 @@ impl Default for Setup {
             expects: GATEWAY_SEED,
             terminal: TERMINAL_SEED,
             paths: Default::default(),
+            policies: Arc::new(Unlimited::default()),
             gateway: GATEWAY,
         }
     }
@@ -401,6 +405,7 @@ impl Setup {
                 egress: Egress::default(),
                 dialler: self.internet.clone(),
                 paths: self.paths[1].clone(),
+                policies: self.policies.clone(),
             },
         );
         tokio::spawn(async move { gateway.run().await })
