@@ -9,8 +9,9 @@ use bentpipe_cc::Choice;
 use bentpipe_os::tproxy::{Capture, Fail};
 use bentpipe_tunnel::gateway::egress::Egress;
 use bentpipe_tunnel::gateway::policy::Policy;
+use bentpipe_tunnel::terminal::dns::Settings;
 use bentpipe_tunnel::transport::Transport;
-use bentpipe_units::Span;
+use bentpipe_units::{Bytes, Span};
 use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -119,6 +120,9 @@ pub struct Terminal {
     pub drain: Span,
     /// How applications' connections come in; at least one of its tables.
     pub ingress: Ingress,
+    /// A resolver for applications: their questions of DNS go through the tunnel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dns: Option<Dns>,
     /// Figures for Prometheus.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<Metrics>,
@@ -133,6 +137,7 @@ impl Default for Terminal {
             log: "info".into(),
             drain: DRAIN,
             ingress: Ingress::default(),
+            dns: None,
             metrics: None,
             transport: Transport::default(),
         }
@@ -152,6 +157,59 @@ pub struct Ingress {
     /// A SOCKS5 proxy (RFC 1928).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socks5: Option<Socks5>,
+}
+
+/// A resolver for applications. Their questions are answered by the gateway's name servers, or
+/// from what was answered before; never outside the tunnel.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Dns {
+    /// Addresses and ports, UDP and TCP, like `["127.0.0.1:53", "192.168.1.1:53"]`.
+    #[serde(deserialize_with = "socket_addresses")]
+    #[schemars(with = "Vec<String>")]
+    pub listen: Vec<SocketAddr>,
+    /// Networks whose hosts may ask, beside this machine itself.
+    #[serde(default, deserialize_with = "networks")]
+    #[schemars(with = "Vec<String>")]
+    pub clients: Vec<ipnet::IpNet>,
+    /// Networks whose addresses an answer may name although they are not public. Any other
+    /// private address makes an answer refused: a name on the internet could otherwise lead a
+    /// browser to hosts of this network (DNS rebinding).
+    #[serde(default, deserialize_with = "networks")]
+    #[schemars(with = "Vec<String>")]
+    pub allow_private: Vec<ipnet::IpNet>,
+    /// What kept answers may take of memory.
+    #[serde(default = "dns_cache")]
+    #[schemars(with = "String")]
+    pub cache: Bytes,
+}
+
+fn dns_cache() -> Bytes {
+    Bytes::new(8 << 20)
+}
+
+impl Dns {
+    /// How names are resolved.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            cache: self.cache,
+            allow_private: self.allow_private.clone(),
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.listen.is_empty() {
+            return Err("dns.listen = []: name at least one address, like [\"127.0.0.1:53\"], or remove [dns]".into());
+        }
+        for listen in &self.listen {
+            if listen.ip().is_unspecified() {
+                return Err(format!(
+                    "dns.listen: \"{listen}\" is every address, and a reply has to come from the one that was asked; list them, like [\"127.0.0.1:53\", \"192.168.1.1:53\"]"
+                ));
+            }
+        }
+        check_clients("dns", &self.listen, &self.clients)
+    }
 }
 
 /// TCP connections that pass through this machine. Needs root or CAP_NET_ADMIN.
@@ -242,9 +300,22 @@ pub struct Socks5 {
 }
 
 fn socket_address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
-    let text = String::deserialize(deserializer)?;
+    parse_socket_address(&String::deserialize(deserializer)?)
+}
+
+fn socket_addresses<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<SocketAddr>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    texts
+        .iter()
+        .map(|text| parse_socket_address(text))
+        .collect()
+}
+
+fn parse_socket_address<E: serde::de::Error>(text: &str) -> Result<SocketAddr, E> {
     text.parse().map_err(|_| {
-        D::Error::custom(format!(
+        E::custom(format!(
             "{text:?} is not an address and a port; write it like \"0.0.0.0:4433\" or \"[::1]:1080\""
         ))
     })
@@ -274,7 +345,10 @@ impl Terminal {
         check_common(&self.log, &self.transport)?;
         let ingress = &self.ingress;
         if let Some(socks5) = &ingress.socks5 {
-            socks5.check()?;
+            check_clients("ingress.socks5", &[socks5.listen], &socks5.clients)?;
+        }
+        if let Some(dns) = &self.dns {
+            dns.check()?;
         }
         if ingress.transparent.is_none() && ingress.socks5.is_none() {
             return Err("ingress is empty: nothing could reach the tunnel; add [ingress.socks5] with listen = \"127.0.0.1:1080\", or [ingress.transparent] with interfaces = [\"lan0\"]".into());
@@ -302,21 +376,27 @@ impl Terminal {
     }
 }
 
-impl Socks5 {
-    fn check(&self) -> Result<(), String> {
-        let alone = self.listen.ip().is_loopback();
-        match (alone, self.clients.is_empty()) {
-            (false, true) => Err(format!(
-                "ingress.socks5.listen = \"{}\": other machines could reach the proxy, which asks nobody who he is, and none may use it; list those that may, like clients = [\"192.168.1.0/24\"], or listen on \"127.0.0.1:{}\"",
-                self.listen,
-                self.listen.port()
-            )),
-            (true, false) => Err(format!(
-                "ingress.socks5.clients has no effect: no other machine reaches \"{}\"; remove it, or listen on an address of this machine",
-                self.listen
-            )),
-            _ => Ok(()),
-        }
+/// Checks who may use what listens at `listen`: other machines by list alone.
+fn check_clients(
+    table: &str,
+    listen: &[SocketAddr],
+    clients: &[ipnet::IpNet],
+) -> Result<(), String> {
+    let open = listen.iter().find(|address| !address.ip().is_loopback());
+    match (open, clients.is_empty()) {
+        (Some(open), true) => Err(format!(
+            "{table}.listen = \"{open}\": other machines could reach it, and none may use it; list those that may, like clients = [\"192.168.1.0/24\"], or listen on \"127.0.0.1:{}\"",
+            open.port()
+        )),
+        (None, false) => Err(format!(
+            "{table}.clients has no effect: no other machine reaches {}; remove it, or listen on an address of this machine",
+            listen
+                .iter()
+                .map(|address| format!("\"{address}\""))
+                .collect::<Vec<_>>()
+                .join(", ")
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -365,6 +445,33 @@ mod tests {
             .unwrap()
             .check()
             .unwrap();
+    }
+
+    #[test]
+    fn a_resolver_for_everybody_or_at_every_address_is_refused() {
+        let ingress = "[ingress.socks5]\nlisten = \"127.0.0.1:1080\"\n";
+        for (dns, told) in [
+            (
+                "listen = [\"192.168.1.1:53\"]",
+                "clients = [\"192.168.1.0/24\"]",
+            ),
+            (
+                "listen = [\"127.0.0.1:53\"]\nclients = [\"10.0.0.0/8\"]",
+                "has no effect",
+            ),
+            (
+                "listen = [\"0.0.0.0:53\"]\nclients = [\"10.0.0.0/8\"]",
+                "list them, like",
+            ),
+            ("listen = []", "name at least one address"),
+        ] {
+            let said = refusal(&format!("{ingress}[dns]\n{dns}\n"));
+            assert!(said.contains(told), "{dns}: {said}");
+        }
+        let right = format!(
+            "{ingress}[dns]\nlisten = [\"127.0.0.1:53\"]\nallow_private = [\"10.9.0.0/16\"]\n"
+        );
+        toml::from_str::<Terminal>(&right).unwrap().check().unwrap();
     }
 
     #[test]

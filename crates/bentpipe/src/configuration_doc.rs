@@ -4,15 +4,16 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use crate::config;
+use crate::{config, quic_pep};
 
-const HEAD: &str = "# Configuration\n\nMade from the types in `crates/bentpipe/src/config.rs`; `UPDATE=1 cargo test -p bentpipe configuration` writes it anew.\n`bentpipe check FILE` says whether a file is right. An option that is not here is an error, and so is one\nthat would have no effect. `bentpipe` reads a file again at SIGHUP where it says so; a wrong file changes nothing.\n";
+const HEAD: &str = "# Configuration\n\nMade from the types in `crates/bentpipe/src/config.rs` and `quic_pep/config.rs`; `UPDATE=1 cargo test -p bentpipe configuration` writes it anew.\n`bentpipe check FILE` says whether a terminal's or a gateway's file is right. An option that is not here is an error, and so is one\nthat would have no effect. `bentpipe` reads a file again at SIGHUP where it says so; a wrong file changes nothing.\n";
 
 fn document() -> String {
     let mut text = HEAD.to_owned();
     for (title, schema) in [
         ("terminal.toml", config::terminal_schema()),
         ("gateway.toml", config::gateway_schema()),
+        ("quic-pep.toml", quic_pep::schema()),
     ] {
         let _ = write!(text, "\n## {title}\n");
         let schema = schema.to_value();

@@ -9,8 +9,10 @@ mod link_set;
 mod sim;
 mod schema;
 mod trace;
+mod perf;
 mod terminal;
 mod gateway;
+mod quic_pep;
 mod status;
 mod check;
 mod config;
@@ -44,8 +46,12 @@ enum Command {
     Sim(sim::Command),
     Schema(schema::Command),
     Trace(trace::Command),
+    #[command(subcommand)]
+    Perf(perf::Command),
     Terminal(terminal::Command),
     Gateway(gateway::Command),
+    #[command(name = "quic-pep")]
+    QuicPep(quic_pep::Command),
     Status(status::Command),
     Check(check::Command),
     Doctor(doctor::Command),
@@ -62,8 +68,10 @@ fn main() -> std::process::ExitCode {
         Command::Sim(command) => sim::run(command),
         Command::Schema(command) => schema::run(&command),
         Command::Trace(command) => trace::run(&command),
+        Command::Perf(command) => perf::run(command),
         Command::Terminal(command) => terminal::run(command),
         Command::Gateway(command) => gateway::run(command),
+        Command::QuicPep(command) => quic_pep::run(command),
         Command::Status(command) => status::run(&command),
         Command::Check(command) => check::run(&command),
         Command::Doctor(command) => doctor::run(&command),

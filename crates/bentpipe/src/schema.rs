@@ -3,8 +3,8 @@
 use bentpipe_campaign::schema;
 use schemars::Schema;
 
-use crate::config;
 use crate::failure::Failure;
+use crate::{config, quic_pep};
 
 /// Print the JSON Schema of a file that bentpipe reads or writes
 #[derive(Debug, clap::Args)]
@@ -28,8 +28,15 @@ const SCHEMAS: &[Named] = &[
     ("certificate", bentpipe_emulator::certificate::schema),
     ("packets", bentpipe_emulator::packets_schema),
     ("status", bentpipe_emulator::status_schema),
+    ("perf", || {
+        schemars::schema_for!(bentpipe_perf::report::Report)
+    }),
+    ("perf-records", || {
+        schemars::schema_for!(bentpipe_perf::report::Record)
+    }),
     ("terminal", config::terminal_schema),
     ("gateway", config::gateway_schema),
+    ("quic-pep", quic_pep::schema),
 ];
 
 pub fn run(command: &Command) -> Result<(), Failure> {

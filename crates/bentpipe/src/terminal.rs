@@ -11,10 +11,11 @@ use std::time::Instant;
 
 use bentpipe_os::machine::Machine;
 use bentpipe_os::privileges::{self, Needs};
-use bentpipe_os::{ingress, limits, network_changes, quic, secret, tproxy};
+use bentpipe_os::{dns, ingress, limits, network_changes, quic, secret, tproxy};
 use bentpipe_tunnel::identity::enrolment_line::{EnrolmentLine, EnrolmentLineError};
 use bentpipe_tunnel::identity::{Fingerprint, Identity};
 use bentpipe_tunnel::paths::Paths;
+use bentpipe_tunnel::terminal::dns::Resolver;
 use bentpipe_tunnel::terminal::{Connector, Terminal};
 use bentpipe_tunnel::transport::Transport;
 use clap::{Args, Subcommand};
@@ -32,6 +33,10 @@ const FIRST_CONFIG: &str = r#"# bentpipe terminal; all options: docs/configurati
 # Applications that can be told to use a SOCKS5 proxy.
 [ingress.socks5]
 listen = "127.0.0.1:1080"
+
+# A resolver for applications: their questions go through the tunnel (port 53 needs root).
+# [dns]
+# listen = ["127.0.0.1:53"]
 
 # All TCP that passes through this machine from these interfaces (needs root).
 # Private networks and those that this machine is connected to are left alone. If the
@@ -225,7 +230,12 @@ fn start(files: Files) -> Result<(), Failure> {
     let needs = Needs {
         network_administration: config.ingress.transparent.is_some(),
         low_ports: listens(config.ingress.socks5.as_ref().map(|socks5| socks5.listen))
-            || listens(config.metrics.as_ref().map(|metrics| metrics.listen)),
+            || listens(config.metrics.as_ref().map(|metrics| metrics.listen))
+            || config
+                .dns
+                .iter()
+                .flat_map(|dns| &dns.listen)
+                .any(|address| listens(Some(*address))),
     };
     privileges::give_up(config.user.as_deref(), needs).map_err(anyhow::Error::from)?;
     daemon::block_on(serve(files, config))
@@ -259,6 +269,19 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
         tasks.spawn(ingress::socks5(listener, clients, terminal.clone()));
         taken.push(format!("SOCKS5 on {}", socks5.listen));
     }
+    let mut resolver = None;
+    if let Some(names) = &config.dns {
+        let (new, renew) = Resolver::new(terminal.clone(), &names.settings());
+        tasks.spawn(async move { match renew.await {} });
+        for address in &names.listen {
+            let sockets = dns::listen(*address).await.map_err(|error| {
+                daemon::cannot_listen("dns.listen", "UDP and TCP", *address, &error)
+            })?;
+            tasks.spawn(dns::serve(sockets, names.clients.clone(), new.clone()));
+            taken.push(format!("DNS on {address}"));
+        }
+        resolver = Some(new);
+    }
     let status: Ask = {
         let (terminal, transport) = (terminal.clone(), config.transport.clone());
         Arc::new(move || {
@@ -274,9 +297,11 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
             });
             let flows = terminal.tally().snapshot();
             let sessions = sessions.into_iter().collect();
-            let mut status = Status::of("terminal", started, &transport, sessions, flows);
-            status.gateways = terminal.gateways().into_iter().map(Into::into).collect();
-            status
+            Status {
+                gateways: terminal.gateways().into_iter().map(Into::into).collect(),
+                dns: resolver.as_ref().map(Resolver::snapshot),
+                ..Status::of("terminal", started, &transport, sessions, flows)
+            }
         })
     };
     daemon::tell_status(&mut tasks, &files, config.metrics.as_ref(), status).await?;

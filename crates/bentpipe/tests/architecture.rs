@@ -29,6 +29,14 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["bentpipe-units", "bentpipe-cc", "bentpipe-quic"],
     ),
     (
+        "bentpipe-quicpep",
+        &["bentpipe-units", "bentpipe-cc", "bentpipe-quic"],
+    ),
+    (
+        "bentpipe-perf",
+        &["bentpipe-units", "bentpipe-cc", "bentpipe-quic"],
+    ),
+    (
         "bentpipe-sim",
         &[
             "bentpipe-units",
@@ -37,6 +45,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "bentpipe-quic",
             "bentpipe-vnet",
             "bentpipe-tunnel",
+            "bentpipe-perf",
         ],
     ),
     (
@@ -48,6 +57,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "bentpipe-quic",
             "bentpipe-vnet",
             "bentpipe-tunnel",
+            "bentpipe-perf",
             "bentpipe-sim",
         ],
     ),
@@ -144,7 +154,15 @@ fn nothing_below_the_pure_crates_reaches_the_machine() {
 #[test]
 fn the_tunnel_asks_for_no_sockets_and_no_random_numbers() {
     for package in packages() {
-        if !["bentpipe-tunnel", "bentpipe-quic", "bentpipe-cc"].contains(&name(&package)) {
+        if ![
+            "bentpipe-tunnel",
+            "bentpipe-quicpep",
+            "bentpipe-perf",
+            "bentpipe-quic",
+            "bentpipe-cc",
+        ]
+        .contains(&name(&package))
+        {
             continue;
         }
         for dependency in builds_on(&package) {

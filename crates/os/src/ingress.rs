@@ -40,10 +40,7 @@ pub async fn transparent(listener: TcpListener, terminal: Terminal) {
 pub async fn socks5(listener: TcpListener, clients: Vec<IpNet>, terminal: Terminal) {
     accept(listener, move |stream| {
         let terminal = terminal.clone();
-        let client = stream.peer_addr().map(|from| from.ip().to_canonical());
-        let welcome = client.as_ref().is_ok_and(|from| {
-            from.is_loopback() || clients.iter().any(|network| network.contains(from))
-        });
+        let welcome = is_welcome(&stream, &clients);
         async move {
             if !welcome {
                 return Err(io::Error::other("not among ingress.socks5.clients"));
@@ -102,7 +99,16 @@ pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(address).await
 }
 
-async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F)
+/// Whether `stream` comes from this machine itself or one of `clients`.
+pub(crate) fn is_welcome(stream: &TcpStream, clients: &[IpNet]) -> bool {
+    stream.peer_addr().is_ok_and(|from| {
+        let from = from.ip().to_canonical();
+        from.is_loopback() || clients.iter().any(|network| network.contains(&from))
+    })
+}
+
+/// Serves every connection that comes, for ever.
+pub(crate) async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F)
 where
     F: Future<Output = io::Result<()>> + Send + 'static,
 {

@@ -4,7 +4,7 @@
 //! [`namespace`], [`tun`], [`segment`], [`cpu_latency`] and [`realtime`].
 //!
 //! For the tunnel: [`ingress`] and [`tproxy`] bring applications' connections,
-//! [`tcp`], [`machine`] with its [`resolver`], [`quic_socket`] and [`quic`] are its sockets, [`network_changes`]
+//! [`dns`] their questions; [`tcp`], [`machine`] with its [`resolver`], [`quic_socket`] and [`quic`] are its sockets, [`network_changes`]
 //! says when its addresses change, [`secret`], [`limits`] and [`privileges`] are what it needs of the system.
 
 pub mod namespace;
@@ -15,6 +15,7 @@ pub mod cpu_latency;
 pub mod realtime;
 
 pub mod ingress;
+pub mod dns;
 pub mod tproxy;
 mod receive_memory;
 pub mod tcp;

@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 
 use bentpipe_tunnel::sockets::{Dial, Resolve};
 use bentpipe_units::Bytes;
+use hickory_resolver::proto::op::Message;
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::receive_memory::ReceiveMemory;
@@ -35,6 +36,10 @@ impl Machine {
 impl Resolve for Machine {
     async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
         self.resolver.resolve(host).await
+    }
+
+    async fn query(&self, question: Message) -> io::Result<Message> {
+        self.resolver.query(question).await
     }
 }
 

@@ -7,8 +7,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use hickory_resolver::TokioResolver;
-use hickory_resolver::config::LookupIpStrategy;
+use futures_util::StreamExt as _;
+use hickory_resolver::config::{LookupIpStrategy, ProtocolConfig};
+use hickory_resolver::net::client::Client;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::tcp::TcpClientStream;
+use hickory_resolver::net::udp::UdpClientStream;
+use hickory_resolver::net::{DnsHandle, NetError};
+use hickory_resolver::proto::op::{
+    DnsRequest, DnsRequestOptions, DnsResponse, Message, MessageType, ResponseCode,
+};
+use hickory_resolver::{Hosts, TokioResolver, system_conf};
 use tokio::sync::Semaphore;
 
 /// What says how to resolve.
@@ -35,6 +44,9 @@ type Changed = [Option<SystemTime>; 2];
 struct Configured {
     changed: Changed,
     resolver: TokioResolver,
+    hosts: Arc<Hosts>,
+    /// The name servers, the preferred first.
+    servers: Arc<[SocketAddr]>,
 }
 
 impl Default for Resolver {
@@ -50,14 +62,38 @@ impl Resolver {
     /// The addresses of `host`: those first to which there is a route, and IPv6 before IPv4.
     pub async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
         let _place = self.0.under_way.acquire().await.map_err(io::Error::other)?;
-        let answer = self.current()?.lookup_ip(host).await;
+        let resolver = self.current(|configured| configured.resolver.clone())?;
+        let answer = resolver.lookup_ip(host).await;
         let mut addresses: Vec<_> = answer.map_err(io::Error::other)?.iter().collect();
         addresses.sort_by_key(|address| (!has_route(*address), address.is_ipv4()));
         addresses.dedup();
         Ok(addresses)
     }
 
-    fn current(&self) -> io::Result<TokioResolver> {
+    /// What /etc/hosts says to `question`, or else the first name server that answers it,
+    /// whatever that is: a failure of one (SERVFAIL, REFUSED) is told if no other does better.
+    pub async fn query(&self, question: Message) -> io::Result<Message> {
+        let _place = self.0.under_way.acquire().await.map_err(io::Error::other)?;
+        let (hosts, servers) =
+            self.current(|configured| (configured.hosts.clone(), configured.servers.clone()))?;
+        if let Some(answer) = of_hosts(&hosts, &question) {
+            return Ok(answer);
+        }
+        let mut failure = None;
+        let mut error = io::Error::other("/etc/resolv.conf names no name server");
+        for server in servers.iter() {
+            match ask(*server, &question).await {
+                Ok(answer) => match answer.metadata.response_code {
+                    ResponseCode::ServFail | ResponseCode::Refused => failure = Some(answer),
+                    _ => return Ok(answer),
+                },
+                Err(why) => error = io::Error::other(format!("{server}: {why}")),
+            }
+        }
+        failure.ok_or(error)
+    }
+
+    fn current<T>(&self, part: impl FnOnce(&Configured) -> T) -> io::Result<T> {
         let changed = FILES.map(|file| std::fs::metadata(file).and_then(|m| m.modified()).ok());
         let mut current = self
             .0
@@ -67,7 +103,7 @@ impl Resolver {
         if let Some(configured) = &*current
             && configured.changed == changed
         {
-            return Ok(configured.resolver.clone());
+            return Ok(part(configured));
         }
         let mut builder = TokioResolver::builder_tokio().map_err(io::Error::other)?;
         let options = builder.options_mut();
@@ -75,11 +111,67 @@ impl Resolver {
         options.timeout = TIMEOUT;
         options.attempts = ATTEMPTS;
         let resolver = builder.build().map_err(io::Error::other)?;
-        *current = Some(Configured {
-            changed,
-            resolver: resolver.clone(),
+        let (config, _) = system_conf::read_system_conf().map_err(io::Error::other)?;
+        let servers = config.name_servers().iter().flat_map(|server| {
+            let udp = server
+                .connections
+                .iter()
+                .filter(|connection| matches!(connection.protocol, ProtocolConfig::Udp));
+            udp.map(|connection| SocketAddr::new(server.ip, connection.port))
         });
-        Ok(resolver)
+        let configured = current.insert(Configured {
+            changed,
+            resolver,
+            hosts: Arc::new(Hosts::from_system().unwrap_or_default()),
+            servers: servers.collect(),
+        });
+        Ok(part(configured))
+    }
+}
+
+/// What /etc/hosts says to `question`.
+fn of_hosts(hosts: &Hosts, question: &Message) -> Option<Message> {
+    let found = hosts.lookup_static_host(question.queries.first()?)?;
+    let mut answer = Message::response(question.metadata.id, question.metadata.op_code);
+    answer.add_queries(question.queries.iter().cloned());
+    answer.add_answers(found.answers().iter().cloned());
+    Some(answer)
+}
+
+/// Asks one name server, over UDP and, when the answer does not fit there, over TCP.
+async fn ask(server: SocketAddr, question: &Message) -> Result<Message, NetError> {
+    let mut question = question.clone();
+    // The identifier on the wire is nobody's business but ours.
+    let mut id = [0; 2];
+    getrandom::fill(&mut id).map_err(|error| NetError::from(error.to_string()))?;
+    question.metadata.id = u16::from_be_bytes(id);
+    question.metadata.message_type = MessageType::Query;
+    let provider = TokioRuntimeProvider::default();
+    let udp = UdpClientStream::builder(server, provider.clone()).with_timeout(Some(TIMEOUT));
+    let (client, background) = Client::<TokioRuntimeProvider>::from_sender(udp.build());
+    let answer = exchange(client, background, &question).await?;
+    if !answer.truncation {
+        return Ok(answer.into_message());
+    }
+    let (stream, sender) = TcpClientStream::new(server, None, Some(TIMEOUT), provider);
+    let (client, background) = Client::<TokioRuntimeProvider>::new(stream.await?, sender);
+    Ok(exchange(client, background, &question)
+        .await?
+        .into_message())
+}
+
+/// Sends one question, and waits for its answer while `background` does the work.
+async fn exchange(
+    client: Client<TokioRuntimeProvider>,
+    background: impl Future,
+    question: &Message,
+) -> Result<DnsResponse, NetError> {
+    let request = DnsRequest::new(question.clone(), DnsRequestOptions::default());
+    let mut answers = client.send(request);
+    tokio::select! {
+        biased;
+        answer = answers.next() => answer.unwrap_or(Err(NetError::Timeout)),
+        _ = background => Err(NetError::NoConnections),
     }
 }
 

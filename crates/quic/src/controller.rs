@@ -1,4 +1,5 @@
-//! Our controllers behind the QUIC library's trait. Nothing else names it.
+//! Our controllers behind the QUIC library's trait. Nothing else implements it, but
+//! [`monitor`](crate::monitor), which only watches.
 //!
 //! What the library does that the controllers need not know: its round-trip
 //! estimate is updated after the acknowledgements are told; it counts time in
@@ -15,6 +16,7 @@ use bentpipe_units::{Span, Time};
 use noq_proto::RttEstimator;
 use noq_proto::congestion::{self, ControllerFactory, ControllerMetrics};
 
+use crate::monitor::Monitor;
 use crate::pacing::BurstLimiter;
 use crate::selection::{Selection, Settings};
 
@@ -25,6 +27,8 @@ pub struct Factory {
     memory: PathMemory,
     /// Connections so far: each has its own random numbers.
     connections: Arc<AtomicU64>,
+    /// Whether each connection's controller is watched.
+    monitored: bool,
 }
 
 impl Factory {
@@ -34,12 +38,20 @@ impl Factory {
             settings,
             memory,
             connections: Arc::default(),
+            monitored: false,
         }
     }
-}
 
-impl ControllerFactory for Factory {
-    fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Box<dyn congestion::Controller> {
+    /// The same, with a [`Monitor`] for each connection.
+    #[must_use]
+    pub fn monitored(self) -> Self {
+        Self {
+            monitored: true,
+            ..self
+        }
+    }
+
+    fn make(&self, now: Instant, mtu: u16) -> Box<dyn congestion::Controller> {
         let window = u64::from(self.settings.initial_window) * u64::from(mtu);
         let choice = match self.settings.controller {
             Selection::Own(choice) => choice,
@@ -61,6 +73,16 @@ impl ControllerFactory for Factory {
             initial_window: window,
             smoothed_rtt: settings.initial_rtt,
         })
+    }
+}
+
+impl ControllerFactory for Factory {
+    fn build(self: Arc<Self>, now: Instant, mtu: u16) -> Box<dyn congestion::Controller> {
+        let controller = self.make(now, mtu);
+        match self.monitored {
+            true => Monitor::watch(controller, now),
+            false => controller,
+        }
     }
 }
 

@@ -2,15 +2,18 @@
 //!
 //! - [`selection`]: which controllers there are, the library's own among them
 //! - [`controller`]: the project's congestion controllers behind the library's trait
+//! - [`monitor`]: what a controller does, for whoever measures
 //! - `pacing`: bursts of at most 2 ms
 //! - [`acks`]: how often the peer acknowledges
 //! - [`transport`]: transport parameters for a satellite
 //! - [`schedule`]: whose bytes go first
 //! - [`windows`]: how far each stream may be sent
 //! - `frames`: how long a frame may be
+//! - [`fingerprint`]: the hash of a public key, which names a peer
 //! - [`h3`]: the HTTP/3 library on connections of the QUIC library
 
 pub mod selection;
+pub mod monitor;
 pub mod controller;
 mod pacing;
 pub mod acks;
@@ -18,6 +21,7 @@ pub mod transport;
 pub mod schedule;
 pub mod windows;
 mod frames;
+pub mod fingerprint;
 pub mod h3;
 
 pub use controller::Factory;

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use hickory_proto::op::Message;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A connected byte stream: the local side of a flow.
@@ -20,10 +21,17 @@ pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     fn reset(&self) -> impl Future<Output = io::Error> + Send + 'static;
 }
 
-/// Turns names into addresses.
+/// Asks DNS.
 pub trait Resolve: Send + Sync + 'static {
     /// All addresses of `host`, the preferred first.
     fn resolve(&self, host: &str) -> impl Future<Output = io::Result<Vec<IpAddr>>> + Send;
+
+    /// What the name servers answer to `question`, whatever that is. The error says that none
+    /// has answered; where there are none, that is all that is ever said.
+    fn query(&self, question: Message) -> impl Future<Output = io::Result<Message>> + Send {
+        drop(question);
+        async { Err(io::Error::other("there is no name server")) }
+    }
 }
 
 /// Connects to origins on behalf of the gateway.

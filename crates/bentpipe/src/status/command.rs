@@ -114,6 +114,12 @@ fn for_people(status: &Status) -> String {
     for (cause, count) in &flows.failed {
         lines.push(format!("  {count} failed: {}", cause.replace('_', " ")));
     }
+    if let Some(dns) = &status.dns {
+        lines.push(format!(
+            "dns: {} questions, {} answered from what was kept, {} with what had expired, {} not; {} went to the gateway, {} of them ahead of time",
+            dns.questions, dns.kept, dns.stale, dns.failed, dns.asked, dns.renewed
+        ));
+    }
     lines.join("\n")
 }
 

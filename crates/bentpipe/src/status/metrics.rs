@@ -110,6 +110,27 @@ fn text(status: &Status) -> String {
     for (cause, count) in &flows.failed {
         text.line("bentpipe_flows_failed_total", &[("cause", cause)], count);
     }
+    if let Some(dns) = &status.dns {
+        for (name, help, value) in [
+            ("questions", "Questions of applications", dns.questions),
+            ("kept", "Questions answered from what was kept", dns.kept),
+            (
+                "stale",
+                "Questions answered with what had expired",
+                dns.stale,
+            ),
+            ("failed", "Questions not answered", dns.failed),
+            ("asked", "Questions that went to the gateway", dns.asked),
+            ("renewed", "Questions to renew answers in use", dns.renewed),
+        ] {
+            text.one(
+                &format!("bentpipe_dns_{name}_total"),
+                "counter",
+                help,
+                value,
+            );
+        }
+    }
     type Figure = fn(&SessionStatus) -> f64;
     #[expect(
         clippy::cast_precision_loss,

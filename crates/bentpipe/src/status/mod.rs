@@ -18,6 +18,7 @@ use std::time::Instant;
 use bentpipe_tunnel::flow::tally::TallySnapshot;
 use bentpipe_tunnel::identity::Fingerprint;
 use bentpipe_tunnel::terminal::GatewayState;
+use bentpipe_tunnel::terminal::dns::ResolverSnapshot;
 use serde::{Deserialize, Serialize};
 
 /// How an end stands.
@@ -44,6 +45,9 @@ pub struct Status {
     pub gateways: Vec<GatewayStatus>,
     /// Flows.
     pub flows: FlowStatus,
+    /// Questions of DNS, of a terminal with a resolver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dns: Option<ResolverSnapshot>,
 }
 
 /// A gateway of a terminal that has several.
@@ -136,6 +140,7 @@ impl Status {
             max_sessions: transport.max_sessions(),
             sessions,
             gateways: Vec::new(),
+            dns: None,
             flows: FlowStatus {
                 open: flows.open,
                 ended: flows.ended,

@@ -1,17 +1,15 @@
-//! One end of a connection, and the program behind it.
-//!
-//! The programs are the simplest that move data: the terminal requests a number of
-//! bytes on a stream of its own, the gateway answers with so many and ends the stream.
+//! One end of a connection, with the measurement's program behind it.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::{Bytes, BytesMut};
+use bentpipe_perf::lean;
+use bytes::BytesMut;
 use noq_proto::{
-    ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, EcnCodepoint, Endpoint,
-    EndpointConfig, Event, FourTuple, ReadError, ServerConfig, StreamEvent, StreamId, Transmit,
+    ClientConfig, Connection, ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint,
+    EndpointConfig, Event, FourTuple, ServerConfig, Transmit,
 };
 
 use crate::REQUEST;
@@ -29,22 +27,9 @@ pub(crate) struct Node {
 /// What the end is for.
 pub(crate) enum Program {
     /// Requests and receives.
-    Terminal {
-        connected: bool,
-        stream: Option<StreamId>,
-        received: u64,
-        first_byte: bool,
-        done: bool,
-    },
+    Terminal(lean::Client),
     /// Answers.
-    Gateway { answers: Vec<Answer>, block: Bytes },
-}
-
-/// What is left to send on a stream.
-pub(crate) struct Answer {
-    stream: StreamId,
-    request: Vec<u8>,
-    left: Option<u64>,
+    Gateway(lean::Server),
 }
 
 impl Node {
@@ -52,13 +37,7 @@ impl Node {
         Self::new(
             Endpoint::new(Arc::new(config), None, false),
             address,
-            Program::Terminal {
-                connected: false,
-                stream: None,
-                received: 0,
-                first_byte: false,
-                done: false,
-            },
+            Program::Terminal(lean::Client::default()),
         )
     }
 
@@ -70,10 +49,7 @@ impl Node {
         Self::new(
             Endpoint::new(Arc::new(config), Some(Arc::new(server)), false),
             address,
-            Program::Gateway {
-                answers: Vec::new(),
-                block: Bytes::from_static(&[0; 65_536]),
-            },
+            Program::Gateway(lean::Server::default()),
         )
     }
 
@@ -101,31 +77,13 @@ impl Node {
 
     /// The terminal requests `bytes`.
     pub(crate) fn request(&mut self, bytes: u64) {
-        let Some((_, connection)) = &mut self.connection else {
-            return;
-        };
-        let id = connection.streams().open(Dir::Bi);
-        if let (
-            Some(id),
-            Program::Terminal {
-                stream,
-                received,
-                first_byte,
-                done,
-                ..
-            },
-        ) = (id, &mut self.program)
+        if let (Some((_, connection)), Program::Terminal(client)) =
+            (&mut self.connection, &mut self.program)
+            && !client.request(connection, bytes, REQUEST)
         {
-            let mut request = [0; REQUEST];
-            request[..8].copy_from_slice(&bytes.to_be_bytes());
-            let mut sender = connection.send_stream(id);
-            if sender.write(&request) == Ok(REQUEST) && sender.finish().is_ok() {
-                (*stream, *received, *first_byte, *done) = (Some(id), 0, false, false);
-                return;
-            }
+            self.broken
+                .get_or_insert_with(|| "a request found no stream".into());
         }
-        self.broken
-            .get_or_insert_with(|| "a request found no stream".into());
     }
 
     /// A datagram arrives.
@@ -210,104 +168,16 @@ impl Node {
 
 impl Program {
     fn on_event(&mut self, connection: &mut Connection, event: &Event) {
-        match (self, event) {
-            (Self::Terminal { connected, .. }, Event::Connected) => *connected = true,
-            (
-                Self::Gateway { answers, .. },
-                Event::Stream(StreamEvent::Opened { dir: Dir::Bi }),
-            ) => {
-                while let Some(stream) = connection.streams().accept(Dir::Bi) {
-                    answers.push(Answer {
-                        stream,
-                        request: Vec::new(),
-                        left: None,
-                    });
-                }
-            }
-            _ => {}
+        match self {
+            Self::Terminal(client) => client.on_event(event),
+            Self::Gateway(server) => server.on_event(connection, event),
         }
     }
 
     fn work(&mut self, connection: &mut Connection) {
         match self {
-            Self::Terminal {
-                stream,
-                received,
-                first_byte,
-                done,
-                ..
-            } => {
-                let Some(id) = *stream else { return };
-                let (bytes, ended) = drain(connection, id, |_| {});
-                *received += bytes;
-                *first_byte |= bytes > 0;
-                if ended {
-                    *done = true;
-                    *stream = None;
-                }
-            }
-            Self::Gateway { answers, block } => {
-                for answer in &mut *answers {
-                    if answer.left.is_none() {
-                        drain(connection, answer.stream, |chunk| {
-                            answer.request.extend_from_slice(chunk);
-                        });
-                        if answer.request.len() >= REQUEST {
-                            let size = answer.request[..8].try_into().expect("eight bytes");
-                            answer.left = Some(u64::from_be_bytes(size));
-                        }
-                    }
-                    if let Some(left) = &mut answer.left {
-                        send(connection, answer.stream, left, block);
-                    }
-                }
-                answers.retain(|answer| answer.left != Some(0));
-            }
+            Self::Terminal(client) => client.work(connection),
+            Self::Gateway(server) => server.work(connection),
         }
     }
-}
-
-/// Writes as much as the connection takes; ends the stream after the last byte.
-fn send(connection: &mut Connection, stream: StreamId, left: &mut u64, block: &Bytes) {
-    while *left > 0 {
-        let most = usize::try_from(*left)
-            .unwrap_or(usize::MAX)
-            .min(block.len());
-        let mut chunk = [block.slice(..most)];
-        match connection
-            .send_stream(stream)
-            .write_chunks(&mut &mut chunk[..])
-        {
-            Ok(written) if written > 0 => *left -= written as u64,
-            _ => return,
-        }
-    }
-    // The peer never stops a stream; a connection that is gone has its own event.
-    drop(connection.send_stream(stream).finish());
-}
-
-/// Reads all there is: how many bytes, and whether the stream has ended.
-fn drain(
-    connection: &mut Connection,
-    stream: StreamId,
-    mut take: impl FnMut(&[u8]),
-) -> (u64, bool) {
-    let mut receiver = connection.recv_stream(stream);
-    let Ok(mut chunks) = receiver.read(true) else {
-        return (0, false);
-    };
-    let mut bytes = 0;
-    let ended = loop {
-        match chunks.next(usize::MAX) {
-            Ok(Some(chunk)) => {
-                bytes += chunk.bytes.len() as u64;
-                take(&chunk.bytes);
-            }
-            Ok(None) => break true,
-            Err(ReadError::Blocked) => break false,
-            Err(_) => break false,
-        }
-    };
-    let _ = chunks.finalize();
-    (bytes, ended)
 }

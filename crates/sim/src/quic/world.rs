@@ -356,16 +356,11 @@ impl<'a> World<'a> {
     /// Records what the terminal's program has received, and goes on to the next transfer.
     fn record(&mut self, index: usize) {
         let now = self.now.as_nanos();
-        let Program::Terminal {
-            connected,
-            received,
-            first_byte,
-            done,
-            ..
-        } = self.nodes[2 * index + TERMINAL].program
-        else {
+        let Program::Terminal(client) = &self.nodes[2 * index + TERMINAL].program else {
             return;
         };
+        let (connected, received, done) =
+            (client.is_connected(), client.received(), client.is_done());
         let plan = &self.flow_plans[index];
         let flow = &mut self.flows[index];
         let mut next = None;
@@ -377,7 +372,7 @@ impl<'a> World<'a> {
             let at = latest(&mut self.transfers, index);
             flow.received += received - at.received;
             at.received = received;
-            if first_byte && at.first_byte_ns.is_none() {
+            if received > 0 && at.first_byte_ns.is_none() {
                 at.first_byte_ns = Some(now);
             }
             if done {

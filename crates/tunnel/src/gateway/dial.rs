@@ -42,6 +42,11 @@ impl<D: Dial> Dialler<D> {
         *self.egress.write().unwrap_or_else(PoisonError::into_inner) = egress;
     }
 
+    /// Who answers questions of DNS.
+    pub fn resolver(&self) -> &D {
+        &self.sockets
+    }
+
     /// Connects to `target`: its addresses that egress allows, one after the other,
     /// beside each other when one is slow (RFC 8305).
     ///

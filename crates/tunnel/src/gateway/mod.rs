@@ -8,6 +8,7 @@
 //! - [`destination`], [`policy`], `usage`: what a terminal may do, and has done of it
 //! - `proxy_header`: how an origin is told whose connection it is
 //! - `dial`: connections to origins
+//! - `dns`: questions of DNS
 //! - `serve`: all of it together
 
 mod admission;
@@ -19,6 +20,7 @@ pub mod destination;
 pub mod policy;
 mod usage;
 mod proxy_header;
+mod dns;
 mod requests;
 mod serve;
 

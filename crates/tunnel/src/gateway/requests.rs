@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, watch};
 
 use super::dial::Dialler;
+use super::dns;
 use super::policy::Policies;
 use super::usage::{Metered, Usages};
 use crate::flow::stalled::{Held, StalledFlows};
@@ -18,6 +19,7 @@ use crate::flow::{Carried, FlowError};
 use crate::identity::{Fingerprint, PeerRole, Registry};
 use crate::session::{BidiStream, path_summary, remote_address};
 use crate::sockets::Dial;
+use crate::wire::dns::MAX_UNDER_WAY;
 use crate::wire::proxy_status::{self, ErrorKind, Refusal};
 use crate::wire::request::Request;
 use crate::wire::{MAX_FIELD_SECTION, connect};
@@ -62,6 +64,8 @@ struct Peer {
     stalled: StalledFlows,
     /// Names that it may have under way at the same time.
     resolving: Semaphore,
+    /// Questions of DNS that it may have under way at the same time.
+    asking: Semaphore,
 }
 
 impl<D: Dial> Requests<D> {
@@ -80,6 +84,7 @@ impl<D: Dial> Requests<D> {
             flows: wire.flows(),
             stalled: StalledFlows::default(),
             resolving: Semaphore::new(MAX_RESOLVING),
+            asking: Semaphore::new(MAX_UNDER_WAY),
         });
         let mut requests = match h3::server::builder()
             .max_field_section_size(MAX_FIELD_SECTION)
@@ -176,6 +181,15 @@ impl<D: Dial> Requests<D> {
                     }
                 }
             }
+            (Ok(Request::Dns(question)), PeerRole::Terminal) => {
+                let mut stream = stream;
+                let resolver = self.dialler.resolver();
+                let answered = dns::answer(resolver, &peer.asking, question, &mut stream).await;
+                if let Err(refusal) = answered {
+                    tracing::debug!("question refused: {refusal}");
+                    refuse(stream, &refusal).await;
+                }
+            }
             (Ok(Request::Enrol(terminal)), PeerRole::Enrolment) => {
                 match self.registry.enrol(&peer.key, terminal) {
                     Ok(()) => {
@@ -188,7 +202,7 @@ impl<D: Dial> Requests<D> {
                     }
                 }
             }
-            (Ok(Request::Connect(_)), _) => {
+            (Ok(Request::Connect(_) | Request::Dns(_)), _) => {
                 refuse(stream, &prohibited("a one-time key can only enrol")).await;
             }
             (Ok(Request::Enrol(_)), _) => {

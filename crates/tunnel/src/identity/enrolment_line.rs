@@ -12,9 +12,9 @@ use std::str::FromStr;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::fingerprint::Fingerprint;
 use super::key::Identity;
 use crate::target::Target;
+use bentpipe_quic::fingerprint::Fingerprint;
 
 const SCHEME: &str = "bentpipe";
 

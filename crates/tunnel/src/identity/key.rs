@@ -2,7 +2,7 @@
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use super::fingerprint::Fingerprint;
+use bentpipe_quic::fingerprint::Fingerprint;
 
 /// Everything of a PKCS #8 Ed25519 key that comes before the seed (RFC 8410, section 7).
 const PKCS8_ED25519: [u8; 16] = [

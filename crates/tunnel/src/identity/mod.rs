@@ -5,18 +5,16 @@
 //! enrolment and accepts no other, also when a clock is years wrong. Both ends
 //! authenticate in the TLS 1.3 handshake; there is no way to leave it out.
 //!
-//! - `fingerprint`: the hash of a public key, which names a peer
 //! - `key`: an end's own private key
 //! - `registry`: the keys that a gateway accepts
 //! - [`tls`]: the handshake
 //! - [`enrolment_line`]: the one line that pairs a terminal with a gateway
 
-mod fingerprint;
 mod key;
 mod registry;
 pub mod tls;
 pub mod enrolment_line;
 
-pub use fingerprint::{Fingerprint, FingerprintError};
+pub use bentpipe_quic::fingerprint::{Fingerprint, FingerprintError};
 pub use key::{Identity, IdentityError};
 pub use registry::{PeerRole, Registry};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::fingerprint::Fingerprint;
+use bentpipe_quic::fingerprint::Fingerprint;
 
 /// What a peer with a certain key may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, SignatureScheme};
 
-use super::fingerprint::Fingerprint;
 use super::key::Identity;
 use super::registry::{PeerRole, Registry};
+use bentpipe_quic::fingerprint::Fingerprint;
 
 /// The application protocol that TLS negotiates (RFC 9114, section 3.1).
 const ALPN: &[u8] = b"h3";

@@ -140,15 +140,20 @@ impl Terminal {
         target: &Target,
         host: u32,
     ) -> Result<(Session, h3::client::RequestStream<BidiStream, Bytes>), FlowError> {
-        let mut current = self.session.clone();
-        let wait = current.wait_for(|session| session.as_ref().is_some_and(|s| !s.is_closed()));
-        let session = match tokio::time::timeout(SESSION_WAIT, wait).await {
-            Ok(Ok(session)) => session.clone().ok_or(FlowError::NoSession)?,
-            _ => return Err(FlowError::NoSession),
-        };
+        let session = self.open_session().await?;
         let stream = session.connect(target, host).await?;
         let id = stream.id().into_inner();
         session.flows().scheduler.set_host(id, host.into());
         Ok((session, stream))
+    }
+
+    /// The session, waited for if there is none.
+    pub(super) async fn open_session(&self) -> Result<Session, FlowError> {
+        let mut current = self.session.clone();
+        let wait = current.wait_for(|session| session.as_ref().is_some_and(|s| !s.is_closed()));
+        match tokio::time::timeout(SESSION_WAIT, wait).await {
+            Ok(Ok(session)) => session.clone().ok_or(FlowError::NoSession),
+            _ => Err(FlowError::NoSession),
+        }
     }
 }

@@ -7,6 +7,7 @@
 //! - `gateways`: with which gateway the session is
 //! - `hosts`: whose applications' connections
 //! - `flows`: applications' connections through it
+//! - [`dns`]: applications' questions of DNS
 
 mod session;
 mod probe;
@@ -15,6 +16,7 @@ mod connector;
 mod gateways;
 mod hosts;
 mod flows;
+pub mod dns;
 
 pub use connector::{Connector, SessionError};
 pub use flows::Terminal;

@@ -5,17 +5,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bentpipe_quic::h3::{Connection, Flows, Opener, RecvStream};
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use h3::error::{Code, StreamError};
 use tokio::sync::watch;
 
+use crate::flow::FlowError;
 use crate::identity::Fingerprint;
 use crate::paths::PathLease;
-use crate::session::{BidiStream, REPLACED, close, describe, path_summary};
+use crate::session::{BidiStream, REPLACED, close, describe, path_summary, remote_address};
 use crate::target::Target;
 use crate::transport::Transport;
-use crate::wire::proxy_status::Refusal;
-use crate::wire::{MAX_FIELD_SECTION, connect, enrol};
+use crate::wire::proxy_status::{ErrorKind, Refusal};
+use crate::wire::{MAX_FIELD_SECTION, connect, dns, enrol};
 
 /// An open session. Clones are the same session.
 #[derive(Clone)]
@@ -168,6 +169,31 @@ impl Session {
             }
         };
         Refusal::read(&response).map_err(|refusal| refusal.to_string())
+    }
+
+    /// Asks the gateway a question of DNS, and waits for the answer: messages of RFC 1035.
+    pub(super) async fn ask(&self, question: Vec<u8>) -> Result<Vec<u8>, FlowError> {
+        let authority = remote_address(&self.connection)
+            .map_or_else(|| "bentpipe.invalid".into(), |address| address.to_string());
+        let mut requests = self.requests.clone();
+        let mut stream = requests
+            .send_request(dns::request(&authority, question.len()))
+            .await?;
+        stream.send_data(question.into()).await?;
+        stream.finish().await?;
+        Refusal::read(&stream.recv_response().await?)?;
+        let mut answer = Vec::new();
+        while let Some(mut data) = stream.recv_data().await? {
+            if answer.len() + data.remaining() > dns::MAX_MESSAGE {
+                stream.stop_sending(Code::H3_EXCESSIVE_LOAD);
+                return Err(FlowError::Refused(Refusal {
+                    kind: ErrorKind::Other,
+                    detail: "the answer is too long".into(),
+                }));
+            }
+            answer.extend_from_slice(&data.copy_to_bytes(data.remaining()));
+        }
+        Ok(answer)
     }
 
     /// Ends the session, telling the gateway.

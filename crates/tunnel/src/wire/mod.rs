@@ -1,12 +1,14 @@
 //! The wire format: HTTP/3 (RFC 9114) between terminal and gateway.
 //!
 //! - [`connect`]: the request for a TCP connection
+//! - [`dns`]: a question of DNS
 //! - [`enrol`]: the request to enrol a terminal
-//! - [`request`]: either, as the gateway reads it
+//! - [`request`]: any of them, as the gateway reads it
 //! - [`proxy_status`]: the answer when a request fails
 
 pub mod proxy_status;
 pub mod connect;
+pub mod dns;
 pub mod enrol;
 pub mod request;
 

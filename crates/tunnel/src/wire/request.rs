@@ -3,7 +3,7 @@
 use http::Method;
 
 use super::proxy_status::{ErrorKind, Refusal};
-use super::{connect, enrol};
+use super::{connect, dns, enrol};
 use crate::identity::Fingerprint;
 use crate::target::Target;
 
@@ -12,6 +12,8 @@ use crate::target::Target;
 pub enum Request {
     /// A TCP connection to an origin.
     Connect(Target),
+    /// A question of DNS.
+    Dns(dns::Question),
     /// To enrol a terminal.
     Enrol(Fingerprint),
 }
@@ -28,6 +30,7 @@ impl Request {
         }
         match *request.method() {
             Method::CONNECT => connect::target(request).map(Self::Connect),
+            _ if request.uri().path() == dns::PATH => dns::question(request).map(Self::Dns),
             Method::POST if request.uri().path() == enrol::PATH => {
                 enrol::terminal(request).map(Self::Enrol)
             }

@@ -7,12 +7,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bentpipe_link::Scenario;
 use bentpipe_tunnel::gateway::egress::Egress;
@@ -28,6 +29,8 @@ use bentpipe_units::Span;
 use bentpipe_vnet::clock::{Clock, virtual_time};
 use bentpipe_vnet::network::{MemorySocket, Network};
 use bentpipe_vnet::plan::LinkPlan;
+use hickory_proto::op::{Message, OpCode};
+use hickory_proto::rr::{RData, Record};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
@@ -36,6 +39,8 @@ use tokio::time::Instant;
 /// Where the gateway is, and the terminal.
 pub const GATEWAY: &str = "192.0.2.1:4433";
 const TERMINAL: &str = "192.0.2.2:50000";
+/// The time that the gateway's name server takes.
+pub const NAME_SERVER: Duration = Duration::from_millis(20);
 
 /// Runs a test in virtual time.
 pub fn in_virtual_time<F: Future>(test: impl FnOnce(Clock) -> F) -> F::Output {
@@ -169,7 +174,37 @@ pub enum Origin {
 
 /// The internet behind the gateway.
 #[derive(Debug, Clone, Default)]
-pub struct Internet(Arc<Mutex<BTreeMap<SocketAddr, Origin>>>);
+pub struct Internet(Arc<Mutex<BTreeMap<SocketAddr, Origin>>>, pub NameServer);
+
+/// What a name server answers, by name, and how often it was asked.
+#[derive(Debug, Clone, Default)]
+pub struct NameServer(Arc<Mutex<NameServerState>>);
+
+#[derive(Debug, Default)]
+struct NameServerState {
+    /// The answer to a question for A, as the records' time to live and addresses.
+    names: BTreeMap<String, (u32, Vec<Ipv4Addr>)>,
+    asked: Vec<Message>,
+}
+
+impl NameServer {
+    /// Puts a name with `addresses` there that hold for `ttl` seconds.
+    pub fn put(&self, name: &str, ttl: u32, addresses: &[&str]) {
+        let addresses = addresses.iter().map(|text| text.parse().unwrap());
+        let answer = (ttl, addresses.collect());
+        self.0.lock().unwrap().names.insert(name.into(), answer);
+    }
+
+    /// Takes a name away: there is no answer any more.
+    pub fn remove(&self, name: &str) {
+        self.0.lock().unwrap().names.remove(name);
+    }
+
+    /// The questions so far.
+    pub fn asked(&self) -> Vec<Message> {
+        self.0.lock().unwrap().asked.clone()
+    }
+}
 
 impl Internet {
     /// Puts an accepting origin at `address`.
@@ -189,6 +224,25 @@ impl Internet {
 }
 
 impl Resolve for Internet {
+    async fn query(&self, question: Message) -> io::Result<Message> {
+        tokio::time::sleep(NAME_SERVER).await;
+        let mut state = self.1.0.lock().unwrap();
+        state.asked.push(question.clone());
+        let query = question.queries[0].clone();
+        let name = query.name().clone();
+        let Some((ttl, addresses)) = state.names.get(&name.to_string()) else {
+            return Err(io::Error::other("no name server answers"));
+        };
+        let mut answer = Message::response(question.metadata.id, OpCode::Query);
+        answer.metadata.authentic_data = question.metadata.authentic_data;
+        answer.add_query(query);
+        for address in addresses {
+            let data = RData::A((*address).into());
+            answer.add_answer(Record::from_rdata(name.clone(), *ttl, data));
+        }
+        Ok(answer)
+    }
+
     async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
         match host {
             "origin.example" => Ok(vec!["93.184.216.34".parse().unwrap()]),

@@ -13,11 +13,13 @@ from bentpipe_lab.net.evidence import Carrier
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.origin import NAME
 from bentpipe_lab.net.process import Process
-from bentpipe_lab.net.topology import GROUND, LISTED, SATELLITE, SERVER4, SERVER6, Topology
+from bentpipe_lab.net.topology import GROUND, LAN, LISTED, SATELLITE, SERVER4, SERVER6, Topology
 from bentpipe_lab.systems.contract import Settings, Simulation, System
 
 GATEWAY_PORT = 4433
 SOCKS = ("127.0.0.1", 1080)
+RESOLVER = (LAN.near4, 53)
+"""The terminal's resolver, for the client."""
 MEMORY = "256 MiB"
 WARM_UP_BOUNDS = 4
 """The simulator gives each transfer of the warm-up so many times its bound."""
@@ -93,6 +95,7 @@ def start_bentpipe(path: Topology, transport: Transport | None = None, allow: Se
         config.parent.mkdir(parents=True, exist_ok=True)
     gateway_config.write_text(gateway_toml(transport, allow))
     terminal_config.write_text(terminal_toml(transport))
+    hosts.with_name("resolv.conf").write_text(f"nameserver {SERVER4}\n")
     hosts.write_text(f"127.0.0.1 localhost\n{SERVER4} {NAME}\n{SERVER6} {NAME}\n")
     line = enrolment(path, gateway_config)
     gateway = start_gateway(path, gateway_config, hosts)
@@ -114,7 +117,8 @@ def enrolment(path: Topology, gateway_config: Path) -> str:
 def start_gateway(path: Topology, config: Path, hosts: Path) -> Process:
     """Start a gateway and wait until it listens."""
     argv: list[str | Path] = [host.binary(), "gateway", "--config", config.absolute()]
-    process = path.start("gateway", path.gateway, argv, {"/etc/hosts": hosts})
+    files = {"/etc/hosts": hosts, "/etc/resolv.conf": hosts.with_name("resolv.conf")}
+    process = path.start("gateway", path.gateway, argv, files)
     process.wait_line("ready")
     return process
 
@@ -138,7 +142,9 @@ def terminal_toml(transport: Transport) -> str:
     return (
         # The lab's servers have private addresses.
         '[ingress.transparent]\ninterfaces = ["lan0"]\nleave_private = false\n\n'
-        f'[ingress.socks5]\nlisten = "{SOCKS[0]}:{SOCKS[1]}"\n\n{transport.table()}'
+        f'[ingress.socks5]\nlisten = "{SOCKS[0]}:{SOCKS[1]}"\n\n'
+        f'[dns]\nlisten = ["{RESOLVER[0]}:{RESOLVER[1]}"]\nclients = ["{LAN.far4}/32"]\n'
+        f"allow_private = {json.dumps(list(LISTED))}\n\n{transport.table()}"
     )
 
 

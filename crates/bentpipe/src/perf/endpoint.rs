@@ -1,0 +1,130 @@
+//! QUIC endpoints of a measurement on the machine's sockets.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use bentpipe_os::quic_socket;
+use bentpipe_perf::ecn::WithoutEcn;
+use bentpipe_perf::parameters::Parameters;
+use noq::{Endpoint, EndpointConfig, TokioRuntime};
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+
+use crate::failure::Failure;
+
+/// An endpoint at `address`; with `server` it accepts connections.
+pub fn open(
+    address: SocketAddr,
+    parameters: &Parameters,
+    server: Option<noq::ServerConfig>,
+) -> std::io::Result<Endpoint> {
+    let (mut socket, _) = quic_socket::bind(address, server.is_some())?;
+    if !parameters.ecn {
+        socket = Box::new(WithoutEcn(socket));
+    }
+    let config = EndpointConfig::default();
+    Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(TokioRuntime))
+}
+
+/// Where TLS secrets go, if the environment names a file (SSLKEYLOGFILE).
+pub fn key_log() -> Option<Arc<dyn rustls::KeyLog>> {
+    std::env::var_os("SSLKEYLOGFILE")?;
+    Some(Arc::new(rustls::KeyLogFile::new()))
+}
+
+/// Certificates in a PEM file, at least one.
+pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
+    let read = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| Failure::file(path, format!("not certificates in PEM: {error}")))?;
+    if read.is_empty() {
+        return Err(Failure::file(path, "there is no certificate in it"));
+    }
+    Ok(read)
+}
+
+/// The authorities in `file`, or those that this machine trusts.
+pub fn roots(file: Option<&Path>) -> Result<RootCertStore, Failure> {
+    let mut roots = RootCertStore::empty();
+    match file {
+        Some(path) => {
+            for certificate in certificates(path)? {
+                roots
+                    .add(certificate)
+                    .map_err(|error| Failure::file(path, error))?;
+            }
+        }
+        None => {
+            let system = rustls_native_certs::load_native_certs();
+            roots.add_parsable_certificates(system.certs);
+            if roots.is_empty() {
+                return Err(Failure::Configuration(
+                    "this machine has no certificate authorities; give the server's with --ca FILE, or its key's --fingerprint".into(),
+                ));
+            }
+        }
+    }
+    Ok(roots)
+}
+
+/// The first address of `host`, which may have a port.
+pub async fn resolve(host: &str, port: u16) -> Result<(SocketAddr, String), Failure> {
+    let (name, port) = split(host, port)?;
+    let address = tokio::net::lookup_host((name.as_str(), port))
+        .await
+        .with_context(|| format!("{name} cannot be resolved"))?
+        .next()
+        .with_context(|| format!("{name} has no address"))?;
+    Ok((address, name))
+}
+
+/// `host` into its name and port: `example.net`, `example.net:443`, `192.0.2.1:443`,
+/// `2001:db8::1`, `[2001:db8::1]:443`.
+fn split(host: &str, port: u16) -> Result<(String, u16), Failure> {
+    let wrong = || {
+        Failure::Configuration(format!(
+            "{host:?} is not a host; give a name or an address, like server.example:4433 or [2001:db8::1]:4433"
+        ))
+    };
+    if let Ok(address) = host.parse::<SocketAddr>() {
+        return Ok((address.ip().to_string(), address.port()));
+    }
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = bare.parse::<std::net::IpAddr>() {
+        return Ok((address.to_string(), port));
+    }
+    let (name, port) = match host.split_once(':') {
+        Some((name, number)) => (name, number.parse().map_err(|_| wrong())?),
+        None => (host, port),
+    };
+    if name.is_empty() || name.contains(char::is_whitespace) {
+        return Err(wrong());
+    }
+    Ok((name.to_owned(), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_has_a_name_and_perhaps_a_port() {
+        for (host, name, port) in [
+            ("server.example", "server.example", 4433),
+            ("server.example:443", "server.example", 443),
+            ("192.0.2.1:443", "192.0.2.1", 443),
+            ("2001:db8::1", "2001:db8::1", 4433),
+            ("[2001:db8::1]", "2001:db8::1", 4433),
+            ("[2001:db8::1]:443", "2001:db8::1", 443),
+        ] {
+            let (got, number) = split(host, 4433).expect(host);
+            assert_eq!((got.as_str(), number), (name, port));
+        }
+        for wrong in ["", ":443", "a b", "server:port"] {
+            assert!(split(wrong, 4433).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! `bentpipe perf`: measure a transport from end to end.
+
+mod options;
+mod output;
+mod table;
+mod endpoint;
+mod client;
+mod server;
+
+use clap::Subcommand;
+
+use crate::failure::Failure;
+
+/// Measure a transport: QUIC, with any controller and any parameters at each end
+///
+/// Speaks the `perf` protocol of draft-banks-quic-performance, so that the perf tools of other
+/// QUIC stacks can be the other end.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Client(Box<client::Command>),
+    Server(Box<server::Command>),
+}
+
+pub fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Client(command) => client::run(&command),
+        Command::Server(command) => server::run(&command),
+    }
+}

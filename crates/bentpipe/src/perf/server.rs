@@ -1,0 +1,143 @@
+//! `bentpipe perf server`: the end that answers.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bentpipe_cc::PathMemory;
+use bentpipe_perf::clock::Clock;
+use bentpipe_perf::protocol::ALPN;
+use bentpipe_perf::report::Report;
+use bentpipe_perf::server::Service;
+use bentpipe_perf::tls::{self, Credentials};
+use bentpipe_units::Span;
+use clap::Args;
+use noq::TokioRuntime;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject as _;
+
+use super::options::Transport;
+use super::output::Output;
+use super::{endpoint, table};
+use crate::daemon::{self, StopSignals};
+use crate::failure::{self, Failure};
+
+/// Answer measurements
+///
+/// Whoever reaches the port can make this machine send: let only those through who may.
+#[derive(Debug, Args)]
+pub struct Command {
+    /// Address and UDP port
+    #[arg(long, value_name = "ADDRESS", default_value = "[::]:4433")]
+    listen: SocketAddr,
+    /// The server's certificate and those that lead to its authority (PEM); without, one is made
+    /// for a new key, which clients know by the fingerprint that is printed
+    #[arg(long, value_name = "FILE", requires = "key")]
+    certificate: Option<PathBuf>,
+    /// The certificate's private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
+    /// Names for the certificate that is made
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "localhost",
+        conflicts_with = "certificate"
+    )]
+    name: Vec<String>,
+    /// Write the certificate that is made to FILE, for the clients' --ca
+    #[arg(long, value_name = "FILE", conflicts_with = "certificate")]
+    certificate_out: Option<PathBuf>,
+    /// Connections at the same time; more are refused. Each may hold --window and --send-window
+    #[arg(long, value_name = "COUNT", default_value_t = 16)]
+    max_connections: usize,
+    /// Length of an interval
+    #[arg(long, value_name = "TIME", default_value = "1 s")]
+    interval: Span,
+    /// Write a report of each connection, a line of JSON (`bentpipe schema perf`); `-` is the
+    /// standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    #[command(flatten)]
+    transport: Transport,
+}
+
+impl Command {
+    fn credentials(&self) -> Result<Credentials, Failure> {
+        let (Some(certificate), Some(key)) = (&self.certificate, &self.key) else {
+            let (credentials, pem) = Credentials::generate(self.name.clone())
+                .map_err(|error| Failure::Configuration(format!("--name: {error}")))?;
+            if let Some(path) = &self.certificate_out {
+                std::fs::write(path, pem).map_err(|error| Failure::file(path, error))?;
+            }
+            return Ok(credentials);
+        };
+        let text = failure::read(key)?;
+        let private = PrivateKeyDer::from_pem_slice(text.as_bytes())
+            .map_err(|error| Failure::file(key, format!("not a private key in PEM: {error}")))?;
+        Ok(Credentials {
+            chain: endpoint::certificates(certificate)?,
+            key: private,
+        })
+    }
+}
+
+pub fn run(command: &Command) -> Result<(), Failure> {
+    if command.interval < Span::from_millis(1) || command.max_connections == 0 {
+        return Err(Failure::Configuration(
+            "give an --interval of at least 1 ms and at least one of --max-connections".into(),
+        ));
+    }
+    let parameters = command.transport.parameters()?;
+    let credentials = command.credentials()?;
+    let fingerprint = credentials
+        .fingerprint()
+        .map_err(|error| Failure::Configuration(error.to_string()))?;
+    let tls = tls::server(credentials, &[ALPN], endpoint::key_log())
+        .map_err(|error| Failure::Configuration(error.to_string()))?;
+    let json = command.json.as_deref().map(Output::open).transpose()?;
+    daemon::block_on(async {
+        let mut stop = StopSignals::new();
+        let mut config = noq::ServerConfig::with_crypto(Arc::new(tls));
+        config.transport_config(Arc::new(parameters.transport(PathMemory::default())));
+        let quic = endpoint::open(command.listen, &parameters, Some(config))
+            .map_err(|error| daemon::cannot_listen("--listen", "UDP", command.listen, &error))?;
+        let service = Service {
+            clock: Clock::new(Arc::new(TokioRuntime)),
+            parameters: (&parameters).into(),
+            interval: command.interval,
+            connections: command.max_connections,
+            tell: tell(json),
+        };
+        let local = quic.local_addr().map_err(anyhow::Error::from)?;
+        daemon::ready(format_args!("perf server on {local}, key {fingerprint}"));
+        tokio::spawn(service.quic(quic.clone()));
+        stop.stop().await;
+        quic.close(bentpipe_perf::protocol::NO_ERROR, b"the server is stopped");
+        daemon::patiently(quic.wait_idle()).await;
+        Ok(())
+    })
+}
+
+/// Prints each report for people, or as JSON where that is wanted.
+fn tell(json: Option<Output>) -> Arc<dyn Fn(Report) + Send + Sync> {
+    let json = Mutex::new(json);
+    Arc::new(move |report| {
+        let mut json = json.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *json {
+            Some(json) => {
+                if let Err(error) = json.line(&report.to_json()) {
+                    tracing::error!("{error}");
+                }
+            }
+            None => {
+                let outcome = report.error.as_deref().unwrap_or("ok");
+                daemon::say(format_args!("{}: {outcome}", report.peer));
+                for line in table::summary(&report) {
+                    daemon::say(format_args!("  {line}"));
+                }
+            }
+        }
+    })
+}

@@ -1,0 +1,138 @@
+//! DNS for applications: questions over UDP and TCP (RFC 1035, RFC 7766) at addresses of this
+//! machine, replies from the terminal's resolver.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bentpipe_tunnel::terminal::dns::{Over, Resolver};
+use ipnet::IpNet;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::ingress::{accept, is_welcome};
+
+/// Datagrams whose replies are being found; more are dropped, and their senders ask again.
+const MAX_DATAGRAMS: usize = 2048;
+/// The longest question that is read, bytes: names are short, and options few.
+const MAX_QUESTION: usize = 4096;
+/// TCP connections at the same time.
+const MAX_CONNECTIONS: usize = 256;
+/// Questions of one connection whose replies are being found.
+const MAX_OF_ONE_CONNECTION: usize = 32;
+/// A connection on which nothing is asked for so long is closed (RFC 7766, section 6.2.3), and
+/// so is one that does not take a reply.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// The sockets of one address.
+#[derive(Debug)]
+pub struct Sockets {
+    udp: UdpSocket,
+    tcp: TcpListener,
+}
+
+/// Opens the sockets of `address`.
+pub async fn listen(address: SocketAddr) -> io::Result<Sockets> {
+    let tcp = TcpListener::bind(address).await?;
+    // Also where the address has port 0.
+    let udp = UdpSocket::bind(tcp.local_addr()?).await?;
+    Ok(Sockets { udp, tcp })
+}
+
+/// Answers `clients` and this machine itself, for ever.
+pub async fn serve(sockets: Sockets, clients: Vec<IpNet>, resolver: Resolver) {
+    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let streams = accept(sockets.tcp, |stream| {
+        let (resolver, connections) = (resolver.clone(), connections.clone());
+        let welcome = is_welcome(&stream, &clients);
+        async move {
+            if !welcome {
+                return Err(io::Error::other("not among dns.clients"));
+            }
+            let Ok(_place) = connections.try_acquire() else {
+                return Err(io::Error::other("too many connections ask already"));
+            };
+            serve_stream(stream, resolver).await
+        }
+    });
+    tokio::join!(datagrams(sockets.udp, &clients, &resolver), streams);
+}
+
+async fn datagrams(socket: UdpSocket, clients: &[IpNet], resolver: &Resolver) {
+    let socket = Arc::new(socket);
+    let places = Arc::new(Semaphore::new(MAX_DATAGRAMS));
+    let mut question = [0; MAX_QUESTION];
+    loop {
+        // An error is of a reply that did not arrive; the next question may be there.
+        let Ok((length, from)) = socket.recv_from(&mut question).await else {
+            tokio::task::yield_now().await;
+            continue;
+        };
+        let host = from.ip().to_canonical();
+        if !host.is_loopback() && !clients.iter().any(|network| network.contains(&host)) {
+            continue;
+        }
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            continue;
+        };
+        let question = question[..length].to_vec();
+        let (socket, resolver) = (socket.clone(), resolver.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            if let Some(reply) = resolver.reply(host, &question, Over::Udp).await
+                && let Err(error) = socket.send_to(&reply, from).await
+            {
+                tracing::debug!(%from, "reply not sent: {error}");
+            }
+        });
+    }
+}
+
+/// Answers the questions on `stream`, each as soon as its answer is there, until it is closed.
+pub async fn serve_stream(stream: TcpStream, resolver: Resolver) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let host = stream.peer_addr()?.ip().to_canonical();
+    let (mut reader, mut writer) = stream.into_split();
+    let (replied, mut replies) = mpsc::channel::<Vec<u8>>(MAX_OF_ONE_CONNECTION);
+    let places = Arc::new(Semaphore::new(MAX_OF_ONE_CONNECTION));
+    let reading = async move {
+        loop {
+            let place = places.clone().acquire_owned().await;
+            let mut question = Vec::new();
+            let read = async {
+                let length = reader.read_u16().await?;
+                if usize::from(length) > MAX_QUESTION {
+                    return Err(io::Error::other("a question that is too long"));
+                }
+                question.resize(length.into(), 0);
+                reader.read_exact(&mut question).await
+            };
+            match tokio::time::timeout(IDLE, read).await {
+                Ok(Ok(_)) => {}
+                // Closed, or idle.
+                Ok(Err(_)) | Err(_) => return,
+            }
+            let (resolver, replied) = (resolver.clone(), replied.clone());
+            tokio::spawn(async move {
+                let _place = place;
+                if let Some(reply) = resolver.reply(host, &question, Over::Stream).await {
+                    // Nobody may be there any more to take it.
+                    let _ = replied.send(reply).await;
+                }
+            });
+        }
+    };
+    let writing = async {
+        while let Some(reply) = replies.recv().await {
+            let length = u16::try_from(reply.len()).map_err(io::Error::other)?;
+            let framed = [&length.to_be_bytes()[..], &reply].concat();
+            tokio::time::timeout(IDLE, writer.write_all(&framed)).await??;
+        }
+        writer.shutdown().await
+    };
+    // Replies still to come are written after the last question was read.
+    let ((), written) = tokio::join!(reading, writing);
+    written
+}

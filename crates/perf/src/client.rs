@@ -1,0 +1,197 @@
+//! The client: connects, does its workload, and reports.
+
+use std::sync::Arc;
+
+use bentpipe_units::Span;
+use futures_util::StreamExt as _;
+use futures_util::future::{BoxFuture, FutureExt as _, join_all};
+use futures_util::stream::FuturesUnordered;
+
+use crate::clock::Clock;
+use crate::error::PerfError;
+use crate::latency::Latencies;
+use crate::meter::{Intervals, Meter};
+use crate::report::{ParametersReport, Record, Report, Role, SCHEMA, nanos};
+use crate::streams::{self, Until};
+use crate::transport::{Connection, Dial};
+use crate::workload::{Amount, RequestAmount, Requests, Workload};
+
+/// After its work a client waits at most so long to see a connection confirmed.
+const SETTLING: Span = Span::from_millis(1_000);
+
+/// Does `workload` over connections of `dialler`, which is set up as `parameters` say. Each
+/// record is handed over when it is known.
+///
+/// # Errors
+/// What keeps the measurement from being begun: the workload itself, or a server that cannot be
+/// reached. What goes wrong later stands in the report.
+pub async fn run<D: Dial>(
+    dialler: &D,
+    clock: &Clock,
+    workload: &Workload,
+    parameters: ParametersReport,
+    record: &mut dyn FnMut(&Record),
+) -> Result<Report, PerfError> {
+    workload.check()?;
+    dialler.prepare(clock).await?;
+    let clock = &clock.again();
+    let latencies = Latencies::new();
+    let mut connections = Vec::new();
+    let dials = (0..workload.connections).map(|number| dialler.dial(number, clock));
+    for dialled in join_all(dials).await {
+        connections.push((Meter::new(clock.clone()), dialled?));
+    }
+    // In one task, so that what is asked for leaves in the first packet where that is possible.
+    let mut tasks = FuturesUnordered::new();
+    for (meter, connection) in &connections {
+        if workload.changes {
+            connection.keep_changes();
+        }
+        begin(&mut tasks, workload, connection, meter, &latencies);
+    }
+    let mut intervals = Intervals::new(workload.interval, Span::ZERO);
+    let mut error = None;
+    loop {
+        tokio::select! {
+            biased;
+            ended = tasks.next() => match ended {
+                None => break,
+                Some(Ok(())) => {}
+                Some(Err(failed)) => {
+                    error = Some(failed.to_string());
+                    break;
+                }
+            },
+            () = clock.sleep_until(intervals.next()) => {
+                tell(&latencies, record);
+                intervals.end(clock, &connections, record);
+            }
+        }
+    }
+    tell(&latencies, record);
+    intervals.end(clock, &connections, record);
+    let duration_ns = nanos(clock.now());
+    if error.is_none() {
+        let settled = join_all(connections.iter().map(|(_, one)| one.settled(clock)));
+        tokio::select! {
+            biased;
+            _ = settled => {}
+            () = clock.sleep_until(clock.now() + SETTLING) => {}
+        }
+    }
+    let reports: Vec<_> = (0..)
+        .zip(&connections)
+        .map(|(number, (meter, connection))| meter.report(number, connection))
+        .collect();
+    for (_, connection) in &connections {
+        connection.close();
+    }
+    Ok(Report {
+        schema: SCHEMA.into(),
+        role: Role::Client,
+        transport: dialler.kind(),
+        peer: dialler.peer().to_string(),
+        parameters,
+        workload: Some(workload.to_string()),
+        ok: error.is_none(),
+        error,
+        duration_ns,
+        received_bytes: reports.iter().map(|one| one.received_bytes).sum(),
+        sent_bytes: reports.iter().map(|one| one.sent_bytes).sum(),
+        connections: reports,
+        intervals: intervals.all,
+        intervals_omitted: intervals.omitted,
+        requests: latencies.summary(),
+    })
+}
+
+/// Records the answers since the last time.
+fn tell(latencies: &Latencies, record: &mut dyn FnMut(&Record)) {
+    for (at_ns, took_ns) in latencies.take() {
+        record(&Record::Request { at_ns, took_ns });
+    }
+}
+
+/// Begins everything that is to be done on `connection`.
+fn begin<C: Connection>(
+    tasks: &mut FuturesUnordered<BoxFuture<'static, Result<(), PerfError>>>,
+    workload: &Workload,
+    connection: &C,
+    meter: &Arc<Meter>,
+    latencies: &Latencies,
+) {
+    let begun = meter.clock().now();
+    for amount in shares(workload.download, workload.streams, begun) {
+        let (connection, meter) = (connection.clone(), meter.clone());
+        tasks.push(
+            async move { early_or_not(|| streams::download(&connection, amount, &meter)).await }
+                .boxed(),
+        );
+    }
+    for amount in shares(workload.upload, workload.streams, begun) {
+        let (connection, meter) = (connection.clone(), meter.clone());
+        tasks.push(
+            async move { early_or_not(|| streams::upload(&connection, amount, &meter)).await }
+                .boxed(),
+        );
+    }
+    if let Some(requests) = workload.requests {
+        let (connection, meter) = (connection.clone(), meter.clone());
+        let latencies = latencies.clone();
+        tasks.push(async move { ask(&connection, requests, &meter, &latencies).await }.boxed());
+    }
+}
+
+/// What each stream of a transfer of `amount` carries.
+fn shares(amount: Option<Amount>, streams: u32, begun: Span) -> impl Iterator<Item = Until> {
+    let streams = u64::from(streams);
+    amount.into_iter().flat_map(move |amount| {
+        (0..streams).map(move |index| match amount {
+            Amount::Time(time) => Until::Time(begun + time),
+            Amount::Bytes(bytes) => {
+                let rest = u64::from(index < bytes.as_u64() % streams);
+                Until::Bytes(bytes.as_u64() / streams + rest)
+            }
+        })
+    })
+}
+
+/// Does `work` once more if a server has refused the early data that it was begun with.
+async fn early_or_not<F: Future<Output = Result<(), PerfError>>>(
+    work: impl Fn() -> F,
+) -> Result<(), PerfError> {
+    match work().await {
+        Err(PerfError::EarlyDataRefused) => work().await,
+        done => done,
+    }
+}
+
+/// Sends requests, one after the other.
+async fn ask(
+    connection: &impl Connection,
+    requests: Requests,
+    meter: &Meter,
+    latencies: &Latencies,
+) -> Result<(), PerfError> {
+    let (request, response) = (requests.request.as_u64(), requests.response.as_u64());
+    let begun = meter.clock().now();
+    let mut asked = 0;
+    loop {
+        let now = meter.clock().now();
+        let enough = match requests.amount {
+            RequestAmount::Count(count) => asked >= count,
+            RequestAmount::Time(time) => now >= begun + time,
+        };
+        if enough {
+            return Ok(());
+        }
+        early_or_not(|| streams::request(connection, request, response, meter)).await?;
+        let done = meter.clock().now();
+        latencies.add(now, done);
+        asked += 1;
+        let next = now + requests.every;
+        if next > done {
+            meter.clock().sleep_until(next).await;
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Measurement of transports: a client that asks for bytes and requests, a server that answers,
+//! and what both see of the connections below.
+//!
+//! No OS call: sockets, clock and runtime are handed in, so that real and virtual time run the
+//! same code. In the order in which a measurement needs them:
+//!
+//! - [`protocol`]: what is said on a stream (draft-banks-quic-performance)
+//! - [`error`]: why a measurement fails
+//! - [`clock`]: the runtime's clock
+//! - [`parameters`]: how one end's QUIC is set up
+//! - [`ecn`]: a socket that sends without ECN
+//! - [`tls`]: certificates, and whom a client trusts
+//! - [`transport`]: what a measurement needs of a transport
+//! - [`quic`]: that, over the QUIC library
+//! - [`workload`]: what a client does
+//! - [`report`]: the documented result
+//! - [`client`], [`server`]: the two programs
+//! - [`lean`]: the same two on the library's sans-I/O core
+
+pub mod protocol;
+pub mod error;
+pub mod clock;
+pub mod parameters;
+pub mod ecn;
+pub mod tls;
+pub mod report;
+pub mod transport;
+pub mod quic;
+pub mod workload;
+mod meter;
+mod latency;
+mod streams;
+pub mod client;
+pub mod server;
+pub mod lean;

@@ -1,0 +1,150 @@
+//! Bytes of a connection's streams, counted as they come and go, and its stretches of time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bentpipe_units::Span;
+
+use crate::clock::Clock;
+use crate::report::{ConnectionReport, Interval, Record, Sender, nanos};
+use crate::transport::Connection;
+
+/// Intervals that are kept.
+const MOST_INTERVALS: usize = 100_001;
+
+/// Counts of one connection.
+#[derive(Debug)]
+pub struct Meter {
+    clock: Clock,
+    received: AtomicU64,
+    sent: AtomicU64,
+    /// Nanoseconds and one, so that zero is never.
+    first: AtomicU64,
+    last: AtomicU64,
+}
+
+impl Meter {
+    pub(crate) fn new(clock: Clock) -> Arc<Self> {
+        Arc::new(Self {
+            clock,
+            received: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            first: AtomicU64::new(0),
+            last: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// `bytes` have arrived.
+    pub(crate) fn received(&self, bytes: u64) {
+        self.received.fetch_add(bytes, Ordering::Relaxed);
+        let now = nanos(self.clock.now()).saturating_add(1);
+        self.last.store(now, Ordering::Relaxed);
+        if self.first.load(Ordering::Relaxed) == 0 {
+            self.first.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// `bytes` were handed to the transport.
+    pub(crate) fn sent(&self, bytes: u64) {
+        self.sent.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn counts(&self) -> (u64, u64) {
+        (
+            self.received.load(Ordering::Relaxed),
+            self.sent.load(Ordering::Relaxed),
+        )
+    }
+
+    /// What became of connection `number`.
+    pub(crate) fn report(&self, number: u32, connection: &impl Connection) -> ConnectionReport {
+        let moment = |at: &AtomicU64| at.load(Ordering::Relaxed).checked_sub(1);
+        let (received_bytes, sent_bytes) = self.counts();
+        ConnectionReport {
+            connection: number,
+            establishment: connection.establishment(),
+            first_byte_ns: moment(&self.first),
+            last_byte_ns: moment(&self.last),
+            received_bytes,
+            sent_bytes,
+            sender: connection.sender(),
+        }
+    }
+}
+
+/// Divides a measurement into intervals.
+pub(crate) struct Intervals {
+    every: Span,
+    from: Span,
+    counted: (u64, u64),
+    pub(crate) all: Vec<Interval>,
+    pub(crate) omitted: u64,
+}
+
+impl Intervals {
+    /// Intervals of `every`, from `from` on.
+    pub(crate) fn new(every: Span, from: Span) -> Self {
+        Self {
+            every,
+            from,
+            counted: (0, 0),
+            all: Vec::new(),
+            omitted: 0,
+        }
+    }
+
+    /// When the one that is under way ends.
+    pub(crate) fn next(&self) -> Span {
+        self.from + self.every
+    }
+
+    /// Ends it at `now`, with what `connections` have counted and seen.
+    pub(crate) fn end<C: Connection>(
+        &mut self,
+        clock: &Clock,
+        connections: &[(Arc<Meter>, C)],
+        record: &mut dyn FnMut(&Record),
+    ) {
+        let now = clock.now();
+        if now <= self.from {
+            return;
+        }
+        for (_, connection) in connections {
+            let (changes, omitted) = connection.take_changes(clock);
+            for change in changes {
+                record(&Record::Change(change));
+            }
+            if omitted > 0 {
+                record(&Record::ChangesOmitted { count: omitted });
+            }
+        }
+        let (received, sent) = connections
+            .iter()
+            .map(|(meter, _)| meter.counts())
+            .fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+        let senders: Vec<Sender> = connections
+            .iter()
+            .map(|(_, connection)| connection.sender())
+            .collect();
+        let interval = Interval {
+            from_ns: nanos(self.from),
+            to_ns: nanos(now),
+            received_bytes: received - self.counted.0,
+            sent_bytes: sent - self.counted.1,
+            senders,
+        };
+        (self.from, self.counted) = (now, (received, sent));
+        let line = Record::Interval(interval);
+        record(&line);
+        match line {
+            Record::Interval(interval) if self.all.len() < MOST_INTERVALS => {
+                self.all.push(interval);
+            }
+            _ => self.omitted += 1,
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The server: answers what it is asked for, and reports on each connection when it has ended.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bentpipe_units::Span;
+use noq::{ConnectionError, Endpoint, Incoming};
+use tokio::task::JoinSet;
+
+use crate::clock::Clock;
+use crate::error::PerfError;
+use crate::meter::{Intervals, Meter};
+use crate::protocol::ALPN;
+use crate::quic::{self, QuicConnection, note_confirmed};
+use crate::report::{ParametersReport, Record, Report, Role, SCHEMA, TransportKind, nanos};
+use crate::streams;
+use crate::transport::{Connection, ReceiveHalf, SendHalf, SharedEstablishment};
+
+/// Is handed each report.
+pub type Tell = Arc<dyn Fn(Report) + Send + Sync>;
+
+/// How a server serves.
+#[derive(Clone)]
+pub struct Service {
+    /// The clock by which reports are made.
+    pub clock: Clock,
+    /// How this end is set up, for its reports.
+    pub parameters: ParametersReport,
+    /// How long an interval of a report is.
+    pub interval: Span,
+    /// Connections at the same time; more are refused.
+    pub connections: usize,
+    /// Is handed the report of each connection.
+    pub tell: Tell,
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Service")
+            .field("parameters", &self.parameters)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Service {
+    /// Serves the connections that come to `endpoint`, until it is closed.
+    pub async fn quic(self, endpoint: Endpoint) {
+        let open = Arc::new(AtomicUsize::new(0));
+        while let Some(incoming) = endpoint.accept().await {
+            if open.load(Ordering::Relaxed) >= self.connections {
+                incoming.refuse();
+                continue;
+            }
+            open.fetch_add(1, Ordering::Relaxed);
+            let (service, open) = (self.clone(), open.clone());
+            tokio::spawn(async move {
+                service.connection(incoming).await;
+                open.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+    }
+
+    async fn connection(&self, incoming: Incoming) {
+        let peer = incoming.remote_address();
+        let clock = self.clock.again();
+        // Early data are there before the handshake is over.
+        let Ok(connecting) = incoming.accept() else {
+            return;
+        };
+        let Ok((connection, done)) = connecting.into_0rtt() else {
+            return;
+        };
+        let establishment = SharedEstablishment::default();
+        let (told, on) = (establishment.clone(), clock.clone());
+        tokio::spawn(async move {
+            done.await;
+            told.note(|all| all.done_ns = Some(nanos(on.now())));
+        });
+        note_confirmed(&connection, &establishment, &clock);
+        let measured = QuicConnection::new(0, connection.clone(), establishment);
+        let mut watch = Watch::new(self, &clock, peer, measured, TransportKind::Quic);
+        let mut tasks = JoinSet::new();
+        let ended = loop {
+            tokio::select! {
+                biased;
+                stream = connection.accept_bi() => match stream {
+                    Ok((send, receive)) => {
+                        let (send, receive) = (quic::Send(send), quic::Receive(receive));
+                        let meter = watch.meter();
+                        tasks.spawn(async move { serve_stream(send, receive, &meter).await });
+                    }
+                    Err(error) => break error,
+                },
+                stream = connection.accept_uni() => match stream {
+                    Ok(receive) => {
+                        let (connection, meter) = (connection.clone(), watch.meter());
+                        tasks.spawn(async move {
+                            serve_one_way(connection, quic::Receive(receive), &meter).await
+                        });
+                    }
+                    Err(error) => break error,
+                },
+                Some(stream) = tasks.join_next() => {
+                    if let Ok(Err(error)) = stream {
+                        tracing::debug!("a stream of {peer}: {error}");
+                    }
+                }
+                () = watch.interval() => {}
+            }
+        };
+        let error = match ended {
+            ConnectionError::ApplicationClosed(close) if close.error_code.into_inner() == 0 => None,
+            ConnectionError::LocallyClosed => None,
+            error => Some(PerfError::connection(&error, peer, ALPN).to_string()),
+        };
+        watch.end(error);
+    }
+}
+
+/// A connection's report while it is made.
+pub struct Watch<'a, C> {
+    service: &'a Service,
+    clock: Clock,
+    peer: SocketAddr,
+    kind: TransportKind,
+    intervals: Intervals,
+    connections: [(Arc<Meter>, C); 1],
+}
+
+impl<'a, C: Connection> Watch<'a, C> {
+    /// Begins to watch `connection` with `peer`.
+    pub fn new(
+        service: &'a Service,
+        clock: &Clock,
+        peer: SocketAddr,
+        connection: C,
+        kind: TransportKind,
+    ) -> Self {
+        Self {
+            service,
+            clock: clock.clone(),
+            peer,
+            kind,
+            intervals: Intervals::new(service.interval, Span::ZERO),
+            connections: [(Meter::new(clock.clone()), connection)],
+        }
+    }
+
+    /// Counts the bytes of its streams.
+    pub fn meter(&self) -> Arc<Meter> {
+        self.connections[0].0.clone()
+    }
+
+    /// Waits for the end of an interval, and begins the next.
+    pub async fn interval(&mut self) {
+        self.clock.sleep_until(self.intervals.next()).await;
+        self.intervals
+            .end(&self.clock, &self.connections, &mut |_: &Record| {});
+    }
+
+    /// Hands over the report; `error` is why the connection ended, if not well.
+    pub fn end(mut self, error: Option<String>) {
+        self.intervals
+            .end(&self.clock, &self.connections, &mut |_: &Record| {});
+        let [(meter, connection)] = &self.connections;
+        let report = meter.report(0, connection);
+        (self.service.tell)(Report {
+            schema: SCHEMA.into(),
+            role: Role::Server,
+            transport: self.kind,
+            peer: self.peer.to_string(),
+            parameters: self.service.parameters.clone(),
+            workload: None,
+            ok: error.is_none(),
+            error,
+            duration_ns: nanos(self.clock.now()),
+            received_bytes: report.received_bytes,
+            sent_bytes: report.sent_bytes,
+            connections: vec![report],
+            intervals: self.intervals.all,
+            intervals_omitted: self.intervals.omitted,
+            requests: None,
+        });
+    }
+}
+
+/// Reads a request and answers on the same stream.
+pub async fn serve_stream(
+    mut send: impl SendHalf,
+    mut receive: impl ReceiveHalf,
+    meter: &Meter,
+) -> Result<(), PerfError> {
+    let bytes = streams::requested(&mut receive, meter).await?;
+    streams::answer(&mut send, bytes.unwrap_or(0), meter).await
+}
+
+/// Reads a request from a unidirectional stream and answers on another one.
+async fn serve_one_way(
+    connection: noq::Connection,
+    mut receive: quic::Receive,
+    meter: &Meter,
+) -> Result<(), PerfError> {
+    match streams::requested(&mut receive, meter).await? {
+        None | Some(0) => Ok(()),
+        Some(bytes) => {
+            let opened = connection.open_uni().await;
+            let mut send = quic::Send(opened.map_err(|error| PerfError::Lost(error.to_string()))?);
+            streams::answer(&mut send, bytes, meter).await
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! A client and a server of the measurement over one link of 300 ms each way, in virtual time.
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex};
+
+use bentpipe_cc::PathMemory;
+use bentpipe_link::Scenario;
+use bentpipe_perf::client;
+use bentpipe_perf::clock::Clock;
+use bentpipe_perf::parameters::Parameters;
+use bentpipe_perf::protocol::ALPN;
+use bentpipe_perf::quic::{QuicDialler, Target};
+use bentpipe_perf::report::Report;
+use bentpipe_perf::server::Service;
+use bentpipe_perf::tls::{self, Credentials, Trust};
+use bentpipe_perf::workload::Workload;
+use bentpipe_units::Span;
+use bentpipe_vnet::clock::virtual_time;
+use bentpipe_vnet::network::Network;
+use bentpipe_vnet::plan::LinkPlan;
+
+/// A direction that carries a packet in a fraction of a nanosecond.
+pub const UNLIMITED: &str = "rate = \"1000000 Gbit/s\"";
+const SERVER: &str = "192.0.2.1:4433";
+const CLIENT: &str = "192.0.2.2:50000";
+
+/// How the two ends differ from ordinary ones.
+#[derive(Debug)]
+pub struct Ends {
+    pub client: Parameters,
+    pub server: Parameters,
+    pub resume: bool,
+    pub dead: bool,
+    pub wrong_key: bool,
+    pub protocol: &'static [u8],
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        Self {
+            client: Parameters::default(),
+            server: Parameters::default(),
+            resume: false,
+            dead: false,
+            wrong_key: false,
+            protocol: ALPN,
+        }
+    }
+}
+
+impl Ends {
+    /// Ends whose first flights are not spread out: a window of a thousand packets in an
+    /// initial round trip whose third timeout is longer than the real one.
+    pub fn unpaced() -> Self {
+        let mut parameters = Parameters::default();
+        parameters.settings.initial_window = 1_000;
+        parameters.settings.initial_rtt = Span::from_millis(240);
+        Self {
+            client: parameters.clone(),
+            server: parameters,
+            ..Self::default()
+        }
+    }
+}
+
+/// What both ends reported.
+#[derive(Debug)]
+pub struct Measured {
+    pub client: Report,
+    pub server: Vec<Report>,
+}
+
+/// A link whose directions are as `direction` says.
+fn link(direction: &str) -> Scenario {
+    let text = format!(
+        "name = \"test\"\n[forward]\ndelay = \"300 ms\"\nqueue = \"1500 kB\"\n{direction}\n[return]\ndelay = \"300 ms\"\nqueue = \"1500 kB\"\n{direction}\n"
+    );
+    Scenario::parse(&text).expect("a scenario")
+}
+
+/// Measures `workload` over a link whose directions are as `direction` says.
+pub fn measure(direction: &str, ends: Ends, workload: Workload) -> Measured {
+    let (client, mut server) = run(direction, ends, workload);
+    let client = client.expect("the measurement begins");
+    // A connection that only left something to resume from comes first.
+    let measured = server.split_off(server.len().saturating_sub(client.connections.len()));
+    Measured {
+        client,
+        server: measured,
+    }
+}
+
+/// Why a measurement with these ends does not begin.
+pub fn refused(ends: Ends) -> String {
+    let (client, _) = run(UNLIMITED, ends, Workload::default());
+    client.expect_err("there is nothing to measure").to_string()
+}
+
+fn run(
+    direction: &str,
+    ends: Ends,
+    workload: Workload,
+) -> (Result<Report, bentpipe_perf::error::PerfError>, Vec<Report>) {
+    let scenario = link(direction);
+    virtual_time(Span::ZERO, |clock| async move {
+        let links = [LinkPlan::of(&scenario)];
+        let network = Network::new(&clock, &links, 1, NonZeroUsize::new(10).expect("not zero"));
+        let (address, from): (SocketAddr, SocketAddr) = (
+            SERVER.parse().expect("an address"),
+            CLIENT.parse().expect("an address"),
+        );
+        let (credentials, _) = Credentials::generate(vec!["server.test".into()]).expect("a key");
+        let (other, _) = Credentials::generate(vec!["server.test".into()]).expect("a key");
+        let key = match ends.wrong_key {
+            true => other.fingerprint(),
+            false => credentials.fingerprint(),
+        };
+        let tls = tls::server(credentials, &[ends.protocol], None).expect("TLS");
+        let mut config = noq::ServerConfig::with_crypto(Arc::new(tls));
+        config.transport_config(Arc::new(ends.server.transport(PathMemory::default())));
+        let socket = network.gateway(address);
+        let server = bentpipe_sim::tunnel::endpoint(&clock, socket, (1, 0), Some(config))
+            .expect("an endpoint");
+        let perf_clock = Clock::new(Arc::new(clock.clone()));
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let told = reports.clone();
+        let service = Service {
+            clock: perf_clock.clone(),
+            parameters: (&ends.server).into(),
+            interval: Span::from_millis(1_000),
+            connections: 100,
+            tell: Arc::new(move |report| told.lock().expect("no panic").push(report)),
+        };
+        if !ends.dead {
+            tokio::spawn(service.quic(server.clone()));
+        }
+        let socket = network.terminal(from, &[0]);
+        let endpoint =
+            bentpipe_sim::tunnel::endpoint(&clock, socket, (1, 1), None).expect("an endpoint");
+        let dialler = QuicDialler::new(
+            endpoint.clone(),
+            Target {
+                address,
+                name: "server.test".into(),
+                trust: Trust::Key(key.expect("a fingerprint")),
+                resume: ends.resume,
+                patience: Span::from_millis(5_000),
+            },
+            &ends.client,
+            PathMemory::default(),
+            None,
+        );
+        let parameters = (&ends.client).into();
+        let client = client::run(&dialler, &perf_clock, &workload, parameters, &mut |_| {}).await;
+        // The server hears of the end half a round trip later.
+        endpoint.wait_idle().await;
+        let reports = std::mem::take(&mut *reports.lock().expect("no panic"));
+        (client, reports)
+    })
+}

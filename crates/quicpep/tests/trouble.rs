@@ -1,0 +1,220 @@
+//! What goes wrong, and what a client is told of it.
+
+mod support;
+
+use std::time::Duration;
+
+use bentpipe_quicpep::close::Code;
+use bentpipe_quicpep::proxy::Mode;
+use bentpipe_quicpep::routes::Route;
+use noq::{ConnectionError, VarInt};
+use support::{Identity, Row, Setup, geo, ground, in_virtual_time, lan, soon};
+use tokio::time::Instant;
+
+const MODES: [Mode; 2] = [Mode::Default, Mode::H3Capable];
+
+/// Connects with `protocols` and waits for the end of the connection.
+async fn closed(row: &mut Row, protocols: &[&str]) -> (VarInt, String) {
+    let client = row.client();
+    let config = row.client_config(protocols, &ground());
+    let connecting = client.connect_with(config, support::address(0), support::NAME);
+    let ended = match soon(connecting.unwrap()).await {
+        Ok(connection) => soon(connection.closed()).await,
+        Err(error) => error,
+    };
+    match ended {
+        ConnectionError::ApplicationClosed(close) => (
+            close.error_code,
+            String::from_utf8(close.reason.to_vec()).unwrap(),
+        ),
+        other => panic!("closed with a code and a reason, not {other:?}"),
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the runtime's clock, which is virtual here"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// A server that takes every connection and says nothing.
+fn accept_all(server: &noq::Endpoint) {
+    let server = server.clone();
+    tokio::spawn(async move {
+        while let Some(incoming) = server.accept().await {
+            tokio::spawn(async move {
+                if let Ok(connection) = incoming.await {
+                    connection.closed().await;
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_next_hop_that_does_not_answer_is_told_of() {
+    for mode in MODES {
+        in_virtual_time(async |clock| {
+            let mut row = Row::new(&clock, &[lan(), geo()]);
+            row.proxy(
+                0,
+                Setup {
+                    mode,
+                    ..Setup::default()
+                },
+            );
+            let begin = now();
+            let (code, reason) = closed(&mut row, &["test"]).await;
+            assert_eq!(code, Code::Unreachable.into());
+            assert_eq!(reason, "192.0.2.2:4433 does not answer");
+            // The proxy gives up after 12 s; the client knows within a round trip of 1 ms, and
+            // where it has to finish its handshake first, within two.
+            let late = begin.elapsed() - bentpipe_quicpep::next_hop::PATIENCE;
+            assert!(late <= Duration::from_millis(4), "{late:?}");
+        });
+    }
+}
+
+#[test]
+fn a_name_that_does_not_resolve_is_told_of_at_once() {
+    for mode in MODES {
+        in_virtual_time(async |clock| {
+            let mut row = Row::new(&clock, &[lan(), geo()]);
+            let route = Some(Route::server("nobody.example:443"));
+            row.proxy(
+                0,
+                Setup {
+                    mode,
+                    route,
+                    ..Setup::default()
+                },
+            );
+            let begin = now();
+            let (code, reason) = closed(&mut row, &["test"]).await;
+            assert_eq!(code, Code::Unreachable.into());
+            assert_eq!(reason, "nobody.example:443 does not resolve: no such name");
+            assert!(begin.elapsed() <= Duration::from_millis(4));
+        });
+    }
+}
+
+#[test]
+fn an_untrusted_certificate_is_told_of() {
+    for mode in MODES {
+        in_virtual_time(async |clock| {
+            let mut row = Row::new(&clock, &[lan(), geo()]);
+            accept_all(&row.server(&["test"], &ground()));
+            let roots = Some(Identity::new("server.test").roots());
+            row.proxy(
+                0,
+                Setup {
+                    mode,
+                    roots,
+                    ..Setup::default()
+                },
+            );
+            let begin = now();
+            let (code, reason) = closed(&mut row, &["test"]).await;
+            assert_eq!(code, Code::Untrusted.into(), "{reason}");
+            assert!(
+                reason.starts_with("the certificate of 192.0.2.2:4433 is not to be trusted: "),
+                "{reason}"
+            );
+            // One satellite round trip, and the client's.
+            assert!(begin.elapsed() <= Duration::from_millis(510));
+        });
+    }
+}
+
+#[test]
+fn an_application_protocol_that_the_server_does_not_speak_is_told_of() {
+    for mode in MODES {
+        in_virtual_time(async |clock| {
+            let mut row = Row::new(&clock, &[lan(), geo()]);
+            accept_all(&row.server(&["test"], &ground()));
+            row.proxy(
+                0,
+                Setup {
+                    mode,
+                    ..Setup::default()
+                },
+            );
+            let (code, reason) = closed(&mut row, &["other"]).await;
+            assert_eq!(code, Code::Protocol.into(), "{reason}");
+            assert!(reason.contains("does not speak the application protocol"));
+        });
+    }
+}
+
+#[test]
+fn a_server_that_closes_during_the_handshake_is_passed_on() {
+    for mode in MODES {
+        in_virtual_time(async |clock| {
+            let mut row = Row::new(&clock, &[lan(), geo()]);
+            let server = row.server(&["test"], &ground());
+            tokio::spawn(async move {
+                let connecting = server.accept().await.unwrap().accept().unwrap();
+                let (connection, _) = connecting.into_0rtt().unwrap();
+                connection.close(VarInt::from_u32(77), b"not today");
+                std::future::pending::<()>().await;
+            });
+            row.proxy(
+                0,
+                Setup {
+                    mode,
+                    ..Setup::default()
+                },
+            );
+            let (code, reason) = closed(&mut row, &["test"]).await;
+            // QUIC leaves out code and reason before the handshake is done (RFC 9000, 10.2.3).
+            assert_eq!(code, Code::Refused.into(), "{reason}");
+            assert!(reason.contains("closed during the handshake"), "{reason}");
+        });
+    }
+}
+
+#[test]
+fn a_version_that_nobody_speaks_is_answered_with_those_that_are_spoken() {
+    in_virtual_time(async |clock| {
+        let mut row = Row::new(&clock, &[lan(), geo()]);
+        row.proxy(0, Setup::default());
+        let client = row.client();
+        let mut config = row.client_config(&["test"], &ground());
+        config.version(0x1a2a_3a4a);
+        let error = client.connect_with(config, support::address(0), support::NAME);
+        assert_eq!(
+            error.err().map(|error| error.to_string()),
+            Some("unsupported QUIC version".into())
+        );
+    });
+}
+
+#[test]
+fn a_client_that_goes_away_early_leaves_nothing_behind() {
+    for mode in MODES {
+        in_virtual_time(async |clock| {
+            let mut row = Row::new(&clock, &[lan(), geo()]);
+            let server = row.server(&["test"], &ground());
+            accept_all(&server);
+            let proxy = row.proxy(
+                0,
+                Setup {
+                    mode,
+                    ..Setup::default()
+                },
+            );
+            let client = row.client();
+            let config = row.client_config(&["test"], &ground());
+            let connecting = client
+                .connect_with(config, support::address(0), support::NAME)
+                .unwrap();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            drop(connecting);
+            tokio::time::sleep(Duration::from_secs(120)).await;
+            assert_eq!(proxy.open(), 0);
+            assert_eq!(server.open_connections(), 0);
+        });
+    }
+}

@@ -1,0 +1,351 @@
+//! The terminal's resolver: replies from what is kept, or from what the gateway answers.
+//!
+//! Nothing is ever asked outside the tunnel. While there is no session, answers that have
+//! expired are given, and where there is none, that there is no answer.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bentpipe_units::Bytes;
+use ipnet::IpNet;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::answer::Answer;
+use super::cache::{Cache, Kept, State};
+use super::key::Key;
+use super::local;
+use super::question::{Over, Question};
+use crate::flow::FlowError;
+use crate::gateway::egress::Egress;
+use crate::terminal::flows::Terminal;
+use crate::wire::dns::MAX_UNDER_WAY;
+
+/// The gateway has this long for an answer, sessions that are lost on the way included.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// And so long, when there is an expired answer to give instead (RFC 8767, section 5).
+const CLIENT_PATIENCE: Duration = Duration::from_millis(1800);
+/// Time to live of an expired answer (RFC 8767, section 4).
+const STALE_TTL: Duration = Duration::from_secs(30);
+/// Questions of one host that may wait for an answer.
+const MAX_OF_ONE_HOST: usize = 128;
+/// And of all hosts.
+const MAX_WAITING: usize = 2048;
+
+/// How names are resolved.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// What kept answers may take.
+    pub cache: Bytes,
+    /// Networks whose addresses an answer may name although they are not public.
+    pub allow_private: Vec<IpNet>,
+}
+
+/// A resolver. Clones are the same.
+#[derive(Clone)]
+pub struct Resolver(Arc<Shared>);
+
+struct Shared {
+    terminal: Terminal,
+    private: Egress,
+    memory: Mutex<Memory>,
+    /// There is something else to renew.
+    renewals: Notify,
+    tally: Tally,
+}
+
+struct Memory {
+    cache: Cache,
+    /// Questions that the gateway has been asked, and their answers to come.
+    under_way: BTreeMap<Key, Answering>,
+    /// How many replies each host waits for.
+    waiting: BTreeMap<IpAddr, usize>,
+    waiting_all: usize,
+}
+
+type Answering = watch::Receiver<Option<Arc<Answer>>>;
+
+#[derive(Debug, Default)]
+struct Tally {
+    questions: AtomicU64,
+    kept: AtomicU64,
+    stale: AtomicU64,
+    failed: AtomicU64,
+    asked: AtomicU64,
+    renewed: AtomicU64,
+}
+
+/// What a resolver has done.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ResolverSnapshot {
+    /// Questions of applications.
+    pub questions: u64,
+    /// Of these, answered from what was kept, within its time to live.
+    pub kept: u64,
+    /// Answered with what had expired, because no better came in time.
+    pub stale: u64,
+    /// Answered with a failure.
+    pub failed: u64,
+    /// Questions that went to the gateway.
+    pub asked: u64,
+    /// Of these, to renew an answer in use.
+    pub renewed: u64,
+}
+
+/// A reply that a host waits for, until this is dropped.
+struct Waiting<'a> {
+    resolver: &'a Resolver,
+    host: IpAddr,
+}
+
+impl Resolver {
+    /// A resolver that asks through `terminal`, and the task that renews what is in use: run it
+    /// for as long as the resolver is to work.
+    pub fn new(
+        terminal: Terminal,
+        settings: &Settings,
+    ) -> (Self, impl Future<Output = Infallible> + Send + 'static) {
+        let room = usize::try_from(settings.cache.as_u64()).unwrap_or(usize::MAX);
+        let resolver = Self(Arc::new(Shared {
+            terminal,
+            private: Egress::new(settings.allow_private.clone()),
+            memory: Mutex::new(Memory {
+                cache: Cache::new(room),
+                under_way: BTreeMap::new(),
+                waiting: BTreeMap::new(),
+                waiting_all: 0,
+            }),
+            renewals: Notify::new(),
+            tally: Tally::default(),
+        }));
+        (resolver.clone(), resolver.renew())
+    }
+
+    /// The reply to `question`, a message of RFC 1035 that came from `host`; `None` if it
+    /// deserves none.
+    pub async fn reply(&self, host: IpAddr, question: &[u8], over: Over) -> Option<Vec<u8>> {
+        let question = match Question::read(question) {
+            Ok(question) => question,
+            Err(refusal) => return refusal,
+        };
+        let tally = &self.0.tally;
+        count(&tally.questions);
+        let (answer, left) = self.answer(host, question.key()).await;
+        if !answer.is_good() {
+            count(&tally.failed);
+        }
+        Some(question.reply(&answer, |ttl| left.of(ttl), over))
+    }
+
+    /// What it has done.
+    pub fn snapshot(&self) -> ResolverSnapshot {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let tally = &self.0.tally;
+        ResolverSnapshot {
+            questions: read(&tally.questions),
+            kept: read(&tally.kept),
+            stale: read(&tally.stale),
+            failed: read(&tally.failed),
+            asked: read(&tally.asked),
+            renewed: read(&tally.renewed),
+        }
+    }
+
+    async fn answer(&self, host: IpAddr, key: &Key) -> (Arc<Answer>, Left) {
+        if let Some(answer) = local::answer(key) {
+            return (Arc::new(answer), Left::All);
+        }
+        let tally = &self.0.tally;
+        let kept = self.lock().cache.get(key, now());
+        let stale = match kept {
+            Some(Kept { answer, age, state }) => match state {
+                State::Fresh => {
+                    count(&tally.kept);
+                    self.0.renewals.notify_one();
+                    return (answer, Left::After(age));
+                }
+                State::Unrenewable => {
+                    count(&tally.stale);
+                    return (answer, Left::Stale);
+                }
+                State::Expired => Some(answer),
+            },
+            None => None,
+        };
+        let patience = match stale {
+            Some(_) => CLIENT_PATIENCE,
+            None => ANSWER_TIMEOUT,
+        };
+        let waiting = self.wait(host);
+        let answering = waiting.as_ref().and_then(|_| self.ask(key));
+        let answer = match answering {
+            Some(answering) => {
+                let answered = tokio::time::timeout(patience, answered(answering)).await;
+                answered.unwrap_or_else(|_| Answer::none().into())
+            }
+            None => Answer::too_many().into(),
+        };
+        drop(waiting);
+        match stale {
+            Some(stale) if !answer.is_good() => {
+                count(&tally.stale);
+                (stale, Left::Stale)
+            }
+            _ => (answer, Left::All),
+        }
+    }
+
+    /// The answer to come to `key`, which is asked for once at a time; `None` if too much is
+    /// under way.
+    fn ask(&self, key: &Key) -> Option<Answering> {
+        let mut memory = self.lock();
+        if let Some(answering) = memory.under_way.get(key) {
+            return Some(answering.clone());
+        }
+        if memory.under_way.len() >= MAX_UNDER_WAY {
+            return None;
+        }
+        let (answered, answering) = watch::channel(None);
+        memory.under_way.insert(key.clone(), answering.clone());
+        count(&self.0.tally.asked);
+        let (resolver, key) = (self.clone(), key.clone());
+        // Whoever asked may go away; others wait for the answer as well.
+        tokio::spawn(async move {
+            let asked = tokio::time::timeout(ANSWER_TIMEOUT, resolver.ask_gateway(&key));
+            let answer = Arc::new(asked.await.unwrap_or_else(|_| Answer::none()));
+            {
+                let mut memory = resolver.lock();
+                memory.cache.put(&key, answer.clone(), now());
+                memory.under_way.remove(&key);
+            }
+            resolver.0.renewals.notify_one();
+            answered.send_replace(Some(answer));
+        });
+        Some(answering)
+    }
+
+    async fn ask_gateway(&self, key: &Key) -> Answer {
+        loop {
+            let asked = async {
+                let session = self.0.terminal.open_session().await?;
+                session.ask(key.question()).await
+            };
+            match asked.await {
+                Ok(message) => {
+                    return Answer::read(key, &message, &self.0.private).unwrap_or_else(|why| {
+                        tracing::debug!(name = %key.name, "the gateway's answer is not used: {why}");
+                        Answer::none()
+                    });
+                }
+                // Lost with its session; there will be another.
+                Err(FlowError::Stream(error)) => {
+                    tracing::debug!(name = %key.name, "question lost: {error}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                Err(error) => {
+                    tracing::debug!(name = %key.name, "question not answered: {error}");
+                    return Answer::none();
+                }
+            }
+        }
+    }
+
+    /// Renews what is in use before it expires, for ever.
+    async fn renew(self) -> Infallible {
+        loop {
+            let next = self.lock().cache.next_renewal();
+            let changed = self.0.renewals.notified();
+            match next {
+                None => changed.await,
+                Some(at) => {
+                    tokio::select! {
+                        () = changed => continue,
+                        () = tokio::time::sleep_until(at) => {}
+                    }
+                }
+            }
+            let due = self.lock().cache.due(now());
+            for key in due {
+                if self.ask(&key).is_some() {
+                    count(&self.0.tally.renewed);
+                }
+            }
+        }
+    }
+
+    /// A place among those who wait, if there is one.
+    fn wait(&self, host: IpAddr) -> Option<Waiting<'_>> {
+        let mut memory = self.lock();
+        let of_host = memory.waiting.get(&host).copied().unwrap_or(0);
+        if of_host >= MAX_OF_ONE_HOST || memory.waiting_all >= MAX_WAITING {
+            return None;
+        }
+        memory.waiting.insert(host, of_host + 1);
+        memory.waiting_all += 1;
+        Some(Waiting {
+            resolver: self,
+            host,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Memory> {
+        self.0.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut memory = self.resolver.lock();
+        memory.waiting_all -= 1;
+        if let Some(of_host) = memory.waiting.get_mut(&self.host) {
+            *of_host -= 1;
+            if *of_host == 0 {
+                memory.waiting.remove(&self.host);
+            }
+        }
+    }
+}
+
+/// What is left of an answer's time to live.
+enum Left {
+    /// All.
+    All,
+    /// What there was, less its age.
+    After(Duration),
+    /// Nothing, but it is given all the same.
+    Stale,
+}
+
+impl Left {
+    fn of(&self, ttl: Duration) -> Duration {
+        match self {
+            Self::All => ttl,
+            Self::After(age) => ttl.saturating_sub(*age),
+            Self::Stale => STALE_TTL,
+        }
+    }
+}
+
+async fn answered(mut answering: Answering) -> Arc<Answer> {
+    match answering.wait_for(Option::is_some).await {
+        Ok(answer) => answer.clone(),
+        Err(_) => None,
+    }
+    .unwrap_or_else(|| Answer::none().into())
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the runtime's clock, which is virtual in the simulator"
+)]
+fn now() -> Instant {
+    Instant::now()
+}

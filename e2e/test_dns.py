@@ -1,0 +1,208 @@
+"""DNS through the tunnel: `dig` asks the terminal, and a real name server behind the gateway answers."""
+
+import re
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bentpipe_lab.net import host
+from bentpipe_lab.net.process import Process
+from bentpipe_lab.net.topology import PRIVATE4, SERVER4, SERVER6, Topology
+from bentpipe_lab.systems.tunnel import RESOLVER, Bentpipe
+from conversation import PATIENCE_S, connect, eventually
+from test_operation import status
+
+LONG_TEXT = "a text of some length that fills an answer"
+
+
+@dataclass
+class Answer:
+    """What `dig` printed."""
+
+    status: str
+    flags: set[str]
+    records: list[list[str]]
+    """Name, time to live, class, type and data of each record of the answer."""
+    took_ms: int
+    text: str
+
+    @property
+    def data(self) -> list[str]:
+        """The last field of each record."""
+        return [record[-1] for record in self.records]
+
+
+def dig(path: Topology, *question: str) -> Answer:
+    """Ask the terminal's resolver from the client."""
+    argv = ["dig", f"@{RESOLVER[0]}", "+tries=1", f"+timeout={PATIENCE_S:.0f}", *question]
+    done = subprocess.run(path.client.command(argv), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = done.stdout
+    (code,) = re.findall(r"status: (\w+)", text)
+    (flags,) = re.findall(r"flags: ([a-z ]*);", text)
+    (took,) = re.findall(r"Query time: (\d+) msec", text)
+    section = text.partition("ANSWER SECTION:\n")[2].partition("\n\n")[0]
+    records = [line.split(maxsplit=4) for line in section.splitlines()]
+    return Answer(code, set(flags.split()), records, int(took), text)
+
+
+@contextmanager
+def name_server(path: Topology) -> Iterator[Process]:
+    """A dnsmasq in the server's namespace, with some names of its own and nobody to ask."""
+    configuration = path.directory / "dnsmasq.conf"
+    texts = "\n".join(f'txt-record=long.lab.example,"{number} {LONG_TEXT}"' for number in range(40))
+    configuration.write_text(
+        f"no-daemon\nno-resolv\nno-hosts\nuser=root\nbind-interfaces\nlisten-address={SERVER4}\nlog-queries\n"
+        "log-facility=-\nlocal=/lab.example/\nlocal-ttl=60\nauth-ttl=60\nneg-ttl=60\npid-file=\n"
+        f"host-record=www.lab.example,{SERVER4},{SERVER6},60\n"
+        f"host-record=short.lab.example,{SERVER4},2\nhost-record=inside.lab.example,{PRIVATE4},60\n"
+        f"cname=alias.lab.example,www.lab.example,60\n{texts}\n"
+    )
+    process = path.start("dnsmasq", path.server, ["dnsmasq", f"--conf-file={configuration.absolute()}"])
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        with path.server.socket() as probe:
+            if probe.connect_ex((SERVER4, 53)) == 0:
+                break
+        assert time.monotonic() < deadline, process.tail()
+        time.sleep(0.05)
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+def questions(server: Process, name: str) -> int:
+    """How often the name server was asked for a name."""
+    return len(re.findall(rf"query\[\w+\] {re.escape(name)} ", server.log.read_text() + server.out.read_text()))
+
+
+@pytest.fixture(scope="module")
+def server(tunnel: Bentpipe) -> Iterator[Process]:
+    host.require(("dig", "dnsmasq"))
+    with name_server(tunnel.path) as process:
+        yield process
+
+
+@pytest.mark.usefixtures("server")
+@pytest.mark.parametrize("transport", ["+notcp", "+tcp"])
+def test_names_of_all_kinds(tunnel: Bentpipe, transport: str) -> None:
+    assert dig(tunnel.path, transport, "www.lab.example").data == [SERVER4]
+    assert dig(tunnel.path, transport, "www.lab.example", "AAAA").data == [SERVER6]
+    assert dig(tunnel.path, transport, "alias.lab.example").data == ["www.lab.example.", SERVER4]
+    assert dig(tunnel.path, transport, "nowhere.lab.example").status == "NXDOMAIN"
+    assert dig(tunnel.path, transport, "localhost").data == ["127.0.0.1"]
+    nothing = dig(tunnel.path, transport, "www.lab.example", "MX")
+    assert (nothing.status, nothing.records) == ("NOERROR", [])
+
+
+def test_the_second_time_the_name_server_is_not_asked(tunnel: Bentpipe, server: Process) -> None:
+    name = "WWW.Lab.Example"
+    assert dig(tunnel.path, name).data == [SERVER4]
+    before = questions(server, "www.lab.example")
+    assert before > 0
+    again = dig(tunnel.path, name)
+    assert f";{name}.\t" in again.text, "the question as it was asked"
+    assert 1 <= int(again.records[0][1]) <= 60
+    assert questions(server, "www.lab.example") == before
+
+
+@pytest.mark.usefixtures("server")
+def test_an_answer_too_long_for_a_datagram_comes_over_tcp(tunnel: Bentpipe) -> None:
+    truncated = dig(tunnel.path, "+ignore", "long.lab.example", "TXT")
+    assert "tc" in truncated.flags
+    assert len(dig(tunnel.path, "long.lab.example", "TXT").records) == 40
+
+
+@pytest.mark.usefixtures("server")
+def test_a_private_address_is_refused(tunnel: Bentpipe) -> None:
+    answer = dig(tunnel.path, "inside.lab.example")
+    assert answer.status == "REFUSED"
+    assert "EDE: 15" in answer.text
+    assert "private address" in answer.text
+
+
+@pytest.mark.usefixtures("server")
+def test_what_is_no_question_is_told_so(tunnel: Bentpipe) -> None:
+    with tunnel.path.client.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.settimeout(PATIENCE_S)
+        client.connect(RESOLVER)
+        # Not a message, an answer, and then a question whose name points at itself: only that is answered.
+        client.send(b"?")
+        client.send(struct.pack("!6H", 1, 0x8180, 1, 0, 0, 0) + b"\x00\x00\x01\x00\x01")
+        client.send(struct.pack("!6H", 2, 0x0100, 1, 0, 0, 0) + b"\xc0\x0c\x00\x01\x00\x01")
+        reply = client.recv(512)
+    identifier, flags = struct.unpack("!2H", reply[:4])
+    assert (identifier, flags & 0xF) == (2, 1), "FORMERR"
+
+
+@pytest.mark.usefixtures("server")
+def test_many_questions_on_one_connection(tunnel: Bentpipe) -> None:
+    def question(identifier: int) -> bytes:
+        message = struct.pack("!6H", identifier, 0x0100, 1, 0, 0, 0) + b"\x03www\x03lab\x07example\x00\x00\x01\x00\x01"
+        return struct.pack("!H", len(message)) + message
+
+    with connect(tunnel.path.client, RESOLVER) as client, client.makefile("rb") as replies:
+        client.sendall(b"".join(map(question, range(100))))
+        client.shutdown(socket.SHUT_WR)
+        seen = set()
+        for _ in range(100):
+            (length,) = struct.unpack("!H", replies.read(2))
+            seen.add(struct.unpack("!H", replies.read(length)[:2])[0])
+        assert seen == set(range(100))
+        assert replies.read() == b""
+
+
+@pytest.mark.usefixtures("server")
+def test_others_may_not_ask(tunnel: Bentpipe) -> None:
+    with tunnel.path.gateway.socket() as stranger:
+        stranger.settimeout(PATIENCE_S)
+        stranger.connect(RESOLVER)
+        stranger.sendall(b"\x00\x11" + bytes(17))
+        with suppress(ConnectionResetError):
+            assert stranger.recv(1) == b""
+
+
+@pytest.mark.usefixtures("server")
+def test_status_counts_questions(tunnel: Bentpipe) -> None:
+    before = status(tunnel.terminal_config)["dns"]
+    dig(tunnel.path, "www.lab.example")
+    dig(tunnel.path, "www.lab.example")
+    after = status(tunnel.terminal_config)["dns"]
+    assert after["questions"] == before["questions"] + 2
+    assert after["kept"] > before["kept"]
+
+
+def test_without_a_gateway_what_was_known_is_answered(own_tunnel: Bentpipe) -> None:
+    host.require(("dig", "dnsmasq"))
+    with name_server(own_tunnel.path):
+        assert dig(own_tunnel.path, "short.lab.example").data == [SERVER4]
+        own_tunnel.gateway.stop()
+        eventually(lambda: not status(own_tunnel.terminal_config)["sessions"], "the session is over")
+        stale = dig(own_tunnel.path, "short.lab.example")
+        assert stale.data == [SERVER4]
+        unknown = dig(own_tunnel.path, "www.lab.example")
+        assert unknown.status == "SERVFAIL"
+        own_tunnel.start_gateway()
+        eventually(lambda: bool(status(own_tunnel.terminal_config)["sessions"]), "there is a session again")
+        assert dig(own_tunnel.path, "www.lab.example").data == [SERVER4]
+
+
+def test_a_page_by_name(tunnel: Bentpipe, tmp_path: Path) -> None:
+    """A client whose resolver is the terminal: the name through it, then the transfer."""
+    resolv = tmp_path / "resolv.conf"
+    resolv.write_text(f"nameserver {RESOLVER[0]}\n")
+    fetch = tunnel.path.start(
+        "curl", tunnel.path.client,
+        ["curl", "-sS", "--fail", "--max-time", "90", "-o", tmp_path / "got", "http://origin.bentpipe.test/2MB"],
+        {"/etc/resolv.conf": resolv},
+    )  # fmt: skip
+    eventually(lambda: fetch.exit_code is not None, "the transfer ends")
+    assert fetch.exit_code == 0, fetch.tail()

@@ -1,0 +1,195 @@
+"""`bentpipe perf` between two namespaces with an emulated link: what it measures, and what it says when it cannot."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bentpipe_lab.net import host
+from bentpipe_lab.net.process import Process
+from emulated import GATEWAY, Emulated, bentpipe, emulated
+
+SCENARIO = """
+name = "perf"
+[forward]
+rate = "20 Mbit/s"
+delay = "50 ms"
+queue = "250 kB"
+[return]
+rate = "20 Mbit/s"
+delay = "50 ms"
+queue = "250 kB"
+"""
+RTT_NS = 100_000_000
+MIB = 1 << 20
+
+
+@dataclass
+class Measured:
+    """A link with a server at the gateway's end."""
+
+    link: Emulated
+    server: Process
+    certificate: Path
+    reports: Path
+    fingerprint: str
+
+    def client(self, *options: str | Path, trusts: tuple[str | Path, ...] = ()) -> subprocess.CompletedProcess[str]:
+        """Run a client to its end."""
+        argv = [str(host.binary()), "perf", "client", GATEWAY]
+        argv += map(str, trusts or ("--ca", self.certificate, "--name", "perf.test"))
+        command = self.link.terminal.command([*argv, *map(str, options)])
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+    def report(self, *options: str | Path) -> dict[str, Any]:
+        """The report of a client that ends well."""
+        done = self.client("--json", "-", *options)
+        assert done.returncode == 0, done.stderr
+        read: dict[str, Any] = json.loads(done.stdout)
+        return read
+
+    def server_reports(self, count: int) -> list[dict[str, Any]]:
+        """What the server reported so far, once it is `count` reports; each needs its connection's end to arrive."""
+        for _ in range(count - self.reports.read_text().count("\n")):
+            self.server.wait_line("{")
+        return [json.loads(line) for line in self.reports.read_text().splitlines()]
+
+
+@contextmanager
+def measuring(directory: Path, *options: str) -> Iterator[Measured]:
+    """A link and a server, ended however the block ends."""
+    with emulated(directory, SCENARIO) as link:
+        certificate = directory / "server.pem"
+        argv = [
+            *(host.binary(), "perf", "server", "--name", "perf.test", "--certificate-out", certificate),
+            *("--json", "-", *options),
+        ]
+        server = Process("server", link.gateway.command([str(word) for word in argv]), directory)
+        try:
+            fingerprint = server.wait_line("perf server on").rpartition("key ")[2]
+            yield Measured(link, server, certificate, server.out, fingerprint)
+        finally:
+            server.stop()
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
+    """A link and a server for the tests of this module."""
+    with measuring(tmp_path_factory.mktemp("perf")) as server:
+        yield server
+
+
+def test_a_download_has_all_its_figures(measured: Measured) -> None:
+    report = measured.report("--download", "4 MiB", "--interval", "200 ms")
+    assert report["schema"] == "bentpipe/perf/1"
+    assert report["received_bytes"] == 4 * MIB
+    assert sum(interval["received_bytes"] for interval in report["intervals"]) == 4 * MIB
+    (connection,) = report["connections"]
+    establishment = connection["establishment"]
+    assert establishment["done_ns"] >= RTT_NS
+    assert establishment["confirmed_ns"] >= 2 * RTT_NS
+    assert connection["first_byte_ns"] >= 2 * RTT_NS
+    assert connection["sender"]["least_rtt_ns"] >= RTT_NS
+    # 20 Mbit/s at the IP level take at least so long.
+    assert report["duration_ns"] >= 4 * MIB * 8 / 20e6 * 1e9 + 2 * RTT_NS
+
+
+def test_an_upload_for_a_time_arrives_whole_and_its_sender_is_seen(measured: Measured) -> None:
+    report = measured.report("--upload", "2 s", "--controller", "newreno", "--initial-window", "32")
+    assert report["parameters"]["controller"] == "newreno"
+    assert report["sent_bytes"] > MIB
+    last = report["intervals"][-1]["senders"][0]
+    assert last["window_bytes"] > 0
+    assert last["acknowledged_bytes"] >= report["sent_bytes"]
+    assert last["smoothed_rtt_ns"] >= RTT_NS
+
+
+def test_latency_under_load_is_more_than_without(measured: Measured) -> None:
+    idle = measured.report("--requests", "10")["requests"]
+    assert idle["count"] == 10
+    assert idle["least_ns"] >= RTT_NS
+    loaded = measured.report("--requests", "3 s", "--download", "3 s", "--window", "16 MiB")["requests"]
+    assert loaded["most_ns"] > idle["p50_ns"]
+
+
+def test_many_streams_on_many_connections_and_both_ways(measured: Measured) -> None:
+    report = measured.report(
+        *("--download", "1 MiB", "--upload", "1 MiB", "--streams", "4", "--connections", "3"),
+    )
+    assert [each["received_bytes"] for each in report["connections"]] == [MIB] * 3
+    assert [each["sent_bytes"] for each in report["connections"]] == [MIB] * 3
+
+
+def test_a_resumed_connection_sends_its_request_at_once(measured: Measured) -> None:
+    (connection,) = measured.report("--resume", "--download", "1 B")["connections"]
+    assert connection["establishment"]["early_data"] is True
+    first = connection["first_byte_ns"]
+    assert first >= RTT_NS
+    fresh = measured.report("--download", "1 B")["connections"][0]["first_byte_ns"]
+    assert fresh - first > RTT_NS / 2
+
+
+def test_records_and_a_table_for_people(measured: Measured, tmp_path: Path) -> None:
+    records = tmp_path / "records.jsonl"
+    done = measured.client("--upload", "2 MiB", "--records", records, "--changes", "--interval", "100 ms")
+    assert done.returncode == 0, done.stderr
+    assert "goodput" in done.stdout
+    assert "established after" in done.stdout
+    kinds = {json.loads(line)["record"] for line in records.read_text().splitlines()}
+    assert kinds == {"interval", "change"}
+
+
+def test_a_fingerprint_is_enough_and_another_is_not(measured: Measured) -> None:
+    done = measured.client("--download", "1 kB", trusts=("--fingerprint", measured.fingerprint))
+    assert done.returncode == 0, done.stderr
+    other = "sha256:" + "A" * 43
+    done = measured.client("--download", "1 kB", trusts=("--fingerprint", other))
+    assert done.returncode == 1
+    assert "not trusted" in done.stderr
+    done = measured.client("--download", "1 kB", trusts=("--ca", measured.certificate, "--name", "other.test"))
+    assert done.returncode == 1
+    assert "not trusted" in done.stderr
+
+
+def test_a_server_that_is_not_there(measured: Measured) -> None:
+    done = measured.client("--timeout", "1 s", trusts=("--fingerprint", measured.fingerprint, "--resume"))
+    assert done.returncode == 0, done.stderr
+    command = [host.binary(), "perf", "client", f"{GATEWAY}:9", "--timeout", "1 s", "--ca", measured.certificate]
+    done = subprocess.run(
+        measured.link.terminal.command([str(word) for word in command]),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "no answer from" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--controller", "cubik"], "cubic"),
+        (["--initial-window", "1"], "2 to 1000 packets"),
+        (["--controller", "fixed"], "contracted_rate"),
+        (["--controller", "cubic", "--contracted-rate", "5 Mbit/s"], "has no effect"),
+        (["--download", "10"], "neither a number of bytes"),
+        (["--download", "10 s", "--interval", "0 s"], "at least 1 ms"),
+        (["--request-size", "10 B"], "--requests"),
+        (["--requests", "5", "--request-size", "4 B"], "at least 8 bytes"),
+        (["--resume", "--connections", "2"], "--resume"),
+        (["--quic-version", "2"], "possible values: 1"),
+        (["--packet", "600"], "1200 to 9000"),
+        (["--fingerprint", "sha256:x"], "43 characters"),
+        (["--changes"], "--records"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_remedy(options: list[str], said: str) -> None:
+    done = bentpipe("perf", "client", "127.0.0.1", *options)
+    assert done.returncode == 2
+    assert said in done.stderr
