@@ -226,7 +226,7 @@ impl Download {
         let reading = async {
             loop {
                 match stream.read(&mut buffer).await? {
-                    0 => return Ok(()),
+                    0 => return std::io::Result::Ok(()),
                     count => bytes += count,
                 }
             }

@@ -158,7 +158,7 @@ impl<D: Dial> Requests<D> {
                         self.dialler
                             .connect(&target, &peer.resolving, place.policy(), client);
                     let socket = connecting.await?;
-                    Ok(place.meter(socket))
+                    Ok::<_, Refusal>(place.meter(socket))
                 };
                 match connected.await {
                     Ok(socket) => {

@@ -173,7 +173,8 @@ impl<S> Metered<S> {
             let Some(rate) = self.place.policy.rate else {
                 return Poll::Ready(());
             };
-            match self.credit(direction).wait(rate, now()) {
+            let wait = self.credit(direction).wait(rate, now());
+            match wait {
                 None => return Poll::Ready(()),
                 Some(time) => self.waits[direction] = Some(Box::pin(tokio::time::sleep(time))),
             }
