@@ -24,6 +24,7 @@ from pathlib import Path
 
 import pytest
 
+from bentpipe_lab.net import host
 from bentpipe_lab.net.process import Process
 from bentpipe_lab.net.topology import SATELLITE, Topology
 from bentpipe_lab.systems.tunnel import GATEWAY_PORT, Bentpipe, start_bentpipe
@@ -225,8 +226,9 @@ BLOWS: tuple[Callable[[Bentpipe], None], ...] = (
 def test_rough_weather(path: Topology, state: Path) -> None:
     assert state.is_dir()
     server = Server(path)
-    watch = Watch(path)
     tunnel = start_bentpipe(path)
+    hold_after_stop(tunnel)
+    watch = Watch(path)
     before = {end.name: (descriptors(end), lines(end)) for end in ends(tunnel)}
     began = time.monotonic()
     with neighbours():
@@ -239,10 +241,20 @@ def test_rough_weather(path: Topology, state: Path) -> None:
         eventually(partial(closed, end, least + SPARE), f"the descriptors of {end.name} are closed")
         assert lines(end) - said < LINES_A_SECOND * seconds + 1000, f"{end.name} floods its log"
     assert tunnel.terminal.stop() == 0
+    strays = watch.stop()
+    path.terminal.run(host.binary(), "terminal", "release", "--config", tunnel.terminal_config)
     assert "bentpipe" not in path.terminal.run("nft", "list", "ruleset"), "rules are left"
     assert tunnel.gateway.stop() == 0
-    strays = watch.stop()
     assert not strays, f"{len(strays)} of {watch.packets} packets left outside the tunnel, the first {strays[0]!r}"
+
+
+def hold_after_stop(tunnel: Bentpipe) -> None:
+    """What would be taken is held back also when the terminal is stopped in order: by default it goes its own way."""
+    assert tunnel.terminal.stop() == 0
+    text = tunnel.terminal_config.read_text()
+    hold = 'interfaces = ["lan0"]\nafter_stop = "hold"'
+    tunnel.terminal_config.write_text(text.replace('interfaces = ["lan0"]', hold))
+    tunnel.start_terminal()
 
 
 def test_idle_flows_wake_nobody(own_tunnel: Bentpipe) -> None:
