@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use bentpipe_cc::Choice;
-use bentpipe_os::tproxy::{Capture, Fail};
+use bentpipe_os::tproxy::{ApplicationQuic, Capture, Fail, OtherProtocols};
 use bentpipe_tunnel::gateway::egress::Egress;
 use bentpipe_tunnel::gateway::policy::Policy;
 use bentpipe_tunnel::terminal::dns::Settings;
@@ -109,7 +110,7 @@ impl Gateway {
 #[serde(deny_unknown_fields, default)]
 pub struct Terminal {
     /// The user that the terminal becomes after its start as root; with transparent ingress
-    /// it keeps the capability CAP_NET_ADMIN. Its files must be that user's.
+    /// it keeps the capabilities CAP_NET_ADMIN and CAP_NET_RAW. Its files must be that user's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// What is logged: error, warn, info, debug or trace. The environment variable
@@ -151,12 +152,15 @@ const DRAIN: Span = Span::from_millis(10_000);
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ingress {
-    /// TCP connections that pass through this machine.
+    /// TCP connections and UDP datagrams that pass through this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transparent: Option<Transparent>,
     /// A SOCKS5 proxy (RFC 1928).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socks5: Option<Socks5>,
+    /// An HTTP proxy for CONNECT (RFC 9110, section 9.3.6).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<Http>,
 }
 
 /// A resolver for applications. Their questions are answered by the gateway's name servers, or
@@ -212,11 +216,12 @@ impl Dns {
     }
 }
 
-/// TCP connections that pass through this machine. Needs root or CAP_NET_ADMIN.
+/// TCP connections and UDP datagrams that pass through this machine. Needs root or
+/// CAP_NET_ADMIN.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Transparent {
-    /// New TCP connections that come in through these are taken.
+    /// New TCP connections, and UDP datagrams, that come in through these are taken.
     pub interfaces: Vec<String>,
     /// Where the kernel delivers it, on loopback.
     #[serde(default = "transparent_port")]
@@ -234,6 +239,15 @@ pub struct Transparent {
     /// outside the tunnel (open).
     #[serde(default)]
     pub fail: Fail,
+    /// QUIC of applications, which is UDP to port 443: carried like other datagrams
+    /// (tunnel), or answered with ICMP port unreachable (refuse), upon which they use TCP,
+    /// which the tunnel can speed up. Changes at SIGHUP.
+    #[serde(default)]
+    pub quic: ApplicationQuic,
+    /// What is neither TCP nor UDP and would pass, such as pings: answered with ICMP
+    /// prohibited (refuse), or outside the tunnel (pass). Changes at SIGHUP.
+    #[serde(default)]
+    pub other_protocols: OtherProtocols,
     /// What becomes of them when the terminal is stopped in order.
     #[serde(default)]
     pub after_stop: AfterStop,
@@ -266,6 +280,8 @@ impl Transparent {
             port: self.port,
             leave: self.left_alone(),
             fail: self.fail,
+            quic: self.quic,
+            other: self.other_protocols,
         }
     }
 }
@@ -285,7 +301,7 @@ fn yes() -> bool {
     true
 }
 
-/// A SOCKS5 proxy, without authentication.
+/// A SOCKS5 proxy.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Socks5 {
@@ -297,6 +313,44 @@ pub struct Socks5 {
     #[serde(default, deserialize_with = "networks")]
     #[schemars(with = "Vec<String>")]
     pub clients: Vec<ipnet::IpNet>,
+    /// A file with a line `NAME:PASSWORD` for each who may use it, its owner's alone to read, beside
+    /// the configuration or by its whole path; without, nobody is asked. Names and passwords pass
+    /// the local network in clear text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users: Option<PathBuf>,
+}
+
+/// An HTTP proxy that carries CONNECT alone, and serves a PAC file at `/proxy.pac`.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Http {
+    /// Address and port, TCP.
+    #[serde(deserialize_with = "socket_address")]
+    #[schemars(with = "String")]
+    pub listen: SocketAddr,
+    /// Networks whose hosts may use it, beside this machine itself.
+    #[serde(default, deserialize_with = "networks")]
+    #[schemars(with = "Vec<String>")]
+    pub clients: Vec<ipnet::IpNet>,
+    /// As for SOCKS5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users: Option<PathBuf>,
+    /// When an application is told that its connection stands.
+    #[serde(default)]
+    pub answer: Answer,
+}
+
+/// When an application is told that its connection stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// Before the origin has answered: its first bytes are on their way a round trip sooner, and
+    /// an origin that refuses is a reset.
+    #[default]
+    AtOnce,
+    /// When the origin has answered: one that refuses, is denied or does not answer is told as
+    /// such (502, 403, 504, with Proxy-Status).
+    AfterOrigin,
 }
 
 fn socket_address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
@@ -347,11 +401,14 @@ impl Terminal {
         if let Some(socks5) = &ingress.socks5 {
             check_clients("ingress.socks5", &[socks5.listen], &socks5.clients)?;
         }
+        if let Some(http) = &ingress.http {
+            check_clients("ingress.http", &[http.listen], &http.clients)?;
+        }
         if let Some(dns) = &self.dns {
             dns.check()?;
         }
-        if ingress.transparent.is_none() && ingress.socks5.is_none() {
-            return Err("ingress is empty: nothing could reach the tunnel; add [ingress.socks5] with listen = \"127.0.0.1:1080\", or [ingress.transparent] with interfaces = [\"lan0\"]".into());
+        if ingress.transparent.is_none() && ingress.socks5.is_none() && ingress.http.is_none() {
+            return Err("ingress is empty: nothing could reach the tunnel; add [ingress.socks5] with listen = \"127.0.0.1:1080\", [ingress.http] with listen = \"127.0.0.1:3128\", or [ingress.transparent] with interfaces = [\"lan0\"]".into());
         }
         if let Some(transparent) = &ingress.transparent {
             let named_well = |name: &String| {

@@ -9,6 +9,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bentpipe_os::http_connect::{self, Proxy};
 use bentpipe_os::machine::Machine;
 use bentpipe_os::privileges::{self, Needs};
 use bentpipe_os::{dns, ingress, limits, network_changes, quic, secret, tproxy};
@@ -21,7 +22,7 @@ use bentpipe_tunnel::transport::Transport;
 use clap::{Args, Subcommand};
 use tokio::task::JoinSet;
 
-use crate::config::{self, AfterStop};
+use crate::config::{self, AfterStop, Answer};
 use crate::failure::{self, Failure};
 use crate::files::{Files, PairedGateway};
 use crate::path_file::Keeper;
@@ -34,11 +35,15 @@ const FIRST_CONFIG: &str = r#"# bentpipe terminal; all options: docs/configurati
 [ingress.socks5]
 listen = "127.0.0.1:1080"
 
+# Applications that speak HTTP CONNECT; for browsers a PAC file is at /proxy.pac.
+# [ingress.http]
+# listen = "127.0.0.1:3128"
+
 # A resolver for applications: their questions go through the tunnel (port 53 needs root).
 # [dns]
 # listen = ["127.0.0.1:53"]
 
-# All TCP that passes through this machine from these interfaces (needs root).
+# All TCP and UDP that passes through this machine from these interfaces (needs root).
 # Private networks and those that this machine is connected to are left alone. If the
 # terminal is killed, the rest is held back; fail = "open" lets it go its own way.
 # [ingress.transparent]
@@ -230,6 +235,7 @@ fn start(files: Files) -> Result<(), Failure> {
     let needs = Needs {
         network_administration: config.ingress.transparent.is_some(),
         low_ports: listens(config.ingress.socks5.as_ref().map(|socks5| socks5.listen))
+            || listens(config.ingress.http.as_ref().map(|http| http.listen))
             || listens(config.metrics.as_ref().map(|metrics| metrics.listen))
             || config
                 .dns
@@ -266,8 +272,22 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
             daemon::cannot_listen("ingress.socks5.listen", "TCP", socks5.listen, &error)
         })?;
         let clients = socks5.clients.clone();
-        tasks.spawn(ingress::socks5(listener, clients, terminal.clone()));
+        let users = files.users(socks5.users.as_ref())?;
+        tasks.spawn(ingress::socks5(listener, clients, users, terminal.clone()));
         taken.push(format!("SOCKS5 on {}", socks5.listen));
+    }
+    if let Some(http) = &config.ingress.http {
+        let listener = ingress::listen(http.listen).await.map_err(|error| {
+            daemon::cannot_listen("ingress.http.listen", "TCP", http.listen, &error)
+        })?;
+        let proxy = Proxy {
+            clients: http.clients.clone(),
+            users: files.users(http.users.as_ref())?,
+            after_origin: http.answer == Answer::AfterOrigin,
+            socks5: config.ingress.socks5.as_ref().map(|socks5| socks5.listen),
+        };
+        tasks.spawn(http_connect::serve(listener, proxy, terminal.clone()));
+        taken.push(format!("HTTP CONNECT on {}", http.listen));
     }
     let mut resolver = None;
     if let Some(names) = &config.dns {
@@ -313,6 +333,9 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
         tasks.spawn(ingress::transparent(installed.ipv4, terminal.clone()));
         if let Some(listener) = installed.ipv6 {
             tasks.spawn(ingress::transparent(listener, terminal.clone()));
+        }
+        for listener in installed.udp {
+            tasks.spawn(tproxy::udp::carry(listener, terminal.clone()));
         }
         let installed = Arc::new(installed.rules);
         let kept = installed.clone();
@@ -374,9 +397,7 @@ async fn reloaded(
 ) -> Option<config::Terminal> {
     let new = daemon::read_again(files.read_terminal())?;
     if let (Some(rules), Some(transparent)) = (rules, &new.ingress.transparent)
-        && let Err(error) = rules
-            .change(transparent.left_alone(), transparent.fail)
-            .await
+        && let Err(error) = rules.change(transparent.capture()).await
     {
         tracing::error!("{error}; all stays as it was");
         return None;
@@ -389,6 +410,8 @@ async fn reloaded(
             transparent.leave.clear();
             transparent.leave_private = true;
             transparent.fail = tproxy::Fail::Closed;
+            transparent.quic = tproxy::ApplicationQuic::Tunnel;
+            transparent.other_protocols = tproxy::OtherProtocols::Refuse;
         }
     });
     Some(new)

@@ -12,6 +12,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::receive_memory::ReceiveMemory;
 use crate::resolver::Resolver;
 use crate::tcp::TcpFlow;
+use crate::udp::UdpFlow;
 
 /// What an origin may send before the gateway has read any of it: 100 Mbit/s at 80 ms.
 const ORIGIN_WINDOW: libc::c_int = 1 << 20;
@@ -45,6 +46,11 @@ impl Resolve for Machine {
 
 impl Dial for Machine {
     type Socket = TcpFlow;
+    type Datagrams = UdpFlow;
+
+    async fn dial_udp(&self, address: SocketAddr) -> io::Result<UdpFlow> {
+        UdpFlow::to(address)
+    }
 
     async fn dial(&self, address: SocketAddr) -> io::Result<TcpFlow> {
         self.connect(socket(address)?, address).await

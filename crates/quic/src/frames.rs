@@ -3,6 +3,8 @@
 //! The HTTP/3 library collects every frame but DATA before it looks at it, whatever length
 //! the frame declares. So the lengths are read before the library sees them.
 
+use crate::varint;
+
 /// The longest frame that is held, bytes: twice the largest header section that is taken.
 const LONGEST: u64 = 16 * 1024;
 /// The type of DATA frames (RFC 9114, section 7.2.1), which are passed on as they come.
@@ -34,8 +36,8 @@ impl FrameBound {
             }
             self.head.push(byte);
             data = rest;
-            if let Some((kind, first)) = varint(&self.head)
-                && let Some((length, _)) = varint(&self.head[first..])
+            if let Some((kind, first)) = varint::read(&self.head)
+                && let Some((length, _)) = varint::read(&self.head[first..])
             {
                 if kind != DATA && length > LONGEST {
                     return Err(FrameTooLong);
@@ -46,17 +48,6 @@ impl FrameBound {
         }
         Ok(())
     }
-}
-
-/// Reads a variable-length integer (RFC 9000, section 16), and how long it is.
-pub(crate) fn varint(data: &[u8]) -> Option<(u64, usize)> {
-    let length = 1 << (data.first()? >> 6);
-    let bytes = data.get(..length)?;
-    let value = bytes
-        .iter()
-        .fold(0u64, |value, byte| value << 8 | u64::from(*byte));
-    // The length's two bits are above the value's.
-    Some((value & (u64::MAX >> (64 - 8 * length + 2)), length))
 }
 
 #[cfg(test)]

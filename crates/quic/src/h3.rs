@@ -19,6 +19,7 @@ use noq::{ConnectionError, PathId, ReadError, VarInt, WriteError};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::datagrams::Datagrams;
 use crate::frames::FrameBound;
 use crate::schedule::{Class, Scheduler};
 use crate::windows::{self, Pool, Windows};
@@ -76,6 +77,8 @@ pub struct Flows {
     pub scheduler: Scheduler,
     /// How far the peer may send.
     pub windows: Windows,
+    /// What is sent beside the streams.
+    pub datagrams: Datagrams,
     /// What of the library's send window is in use.
     send_window: Arc<AtomicU64>,
     /// The peer speaks HTTP/3 with us.
@@ -113,6 +116,7 @@ impl Connection {
         let opens = connection.side().is_client();
         let session = Flows {
             windows: Windows::new(pool.clone(), most, opens, now()),
+            datagrams: Datagrams::new(connection.clone()),
             connection,
             stops: Stops::default(),
             scheduler: Scheduler::default(),

@@ -8,7 +8,9 @@
 //! - [`transport`]: transport parameters for a satellite
 //! - [`schedule`]: whose bytes go first
 //! - [`windows`]: how far each stream may be sent
+//! - [`varint`]: the integers of QUIC and HTTP/3
 //! - `frames`: how long a frame may be
+//! - [`datagrams`]: what is sent beside the streams, under `codel`
 //! - [`fingerprint`]: the hash of a public key, which names a peer
 //! - [`h3`]: the HTTP/3 library on connections of the QUIC library
 
@@ -20,7 +22,10 @@ pub mod acks;
 pub mod transport;
 pub mod schedule;
 pub mod windows;
+pub mod varint;
 mod frames;
+mod codel;
+pub mod datagrams;
 pub mod fingerprint;
 pub mod h3;
 

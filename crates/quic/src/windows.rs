@@ -21,8 +21,8 @@ use noq::{PathId, VarInt};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::frames::varint;
 use crate::schedule::Scheduler;
+use crate::varint;
 
 /// The type of the stream that says how far others may be sent.
 const STREAM_TYPE: u64 = 0x2262_656e;
@@ -408,8 +408,8 @@ impl Reader {
     pub(crate) fn take(&mut self, data: &[u8], scheduler: &Scheduler) {
         self.rest.extend_from_slice(data);
         let mut at = 0;
-        while let Some((id, first)) = varint(&self.rest[at..])
-            && let Some((limit, second)) = varint(&self.rest[at + first..])
+        while let Some((id, first)) = varint::read(&self.rest[at..])
+            && let Some((limit, second)) = varint::read(&self.rest[at + first..])
         {
             at += first + second;
             match id {
@@ -423,7 +423,7 @@ impl Reader {
 
 /// What a new unidirectional stream is, from its first bytes; `None` while they are too few.
 pub(crate) fn is_ours(start: &[u8]) -> Option<Result<usize, ()>> {
-    match varint(start) {
+    match varint::read(start) {
         Some((STREAM_TYPE, length)) => Some(Ok(length)),
         Some(_) => Some(Err(())),
         None if start.len() >= 8 => Some(Err(())),

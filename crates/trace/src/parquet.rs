@@ -287,7 +287,7 @@ impl Tables {
             ("key_phase", Column::maybe_bool()),
             ("frames", Column::text()),
             ("ack", Column::maybe_long()),
-            ("ack_delay", Column::maybe_long()),
+            ("ack_delay_us", Column::maybe_long()),
             ("stream_bytes", Column::int()),
             ("error", Column::maybe_text()),
         ];
@@ -338,7 +338,7 @@ impl Sink for Tables {
             Value::MaybeBool(row.key_phase),
             Value::Text(row.frames),
             Value::MaybeLong(row.ack),
-            Value::MaybeLong(row.ack_delay),
+            Value::MaybeLong(row.ack_delay_us),
             Value::Int(row.stream_bytes),
             Value::MaybeText(row.error),
         ])

@@ -7,7 +7,7 @@ use crate::capture::{CaptureError, Packet as Captured, Reader};
 use crate::ip::{self, Body, Transport};
 use crate::keylog::KeyLog;
 use crate::quic::header::Kind;
-use crate::quic::{Datagram, Frame, Packet, Side, Tracker, Visitor};
+use crate::quic::{Datagram, Frame, Packet, Side, Space, Tracker, Visitor};
 use crate::rows::{PacketRow, Sink, StreamRow};
 use crate::summary::{ConnectionSummary, Coverage, Key, Piece, Seen, Summary};
 use crate::tcp;
@@ -201,7 +201,7 @@ impl<'s, S: Sink> Rows<'s, S> {
             key_phase: None,
             frames: "",
             ack: segment.ack,
-            ack_delay: None,
+            ack_delay_us: None,
             stream_bytes: u32::try_from(segment.length).unwrap_or(u32::MAX),
             error: None,
         };
@@ -249,8 +249,7 @@ impl<S: Sink> Visitor for Rows<'_, S> {
         };
         let ends = (connection.client, connection.server);
         let counts = self.summary.packet(key, ends, &seen);
-        self.summary
-            .version(key, connection.version, connection.retried);
+        self.summary.agreed(key, connection);
         let mut row = PacketRow {
             frame: datagram.frame,
             time_ns: datagram.time_ns,
@@ -267,7 +266,7 @@ impl<S: Sink> Visitor for Rows<'_, S> {
             key_phase: packet.key_phase,
             frames: "",
             ack: None,
-            ack_delay: None,
+            ack_delay_us: None,
             stream_bytes: 0,
             error: None,
         };
@@ -285,6 +284,7 @@ impl<S: Sink> Visitor for Rows<'_, S> {
                 return self.keep(result);
             }
         };
+        let space = Space::of(packet.kind).unwrap_or(Space::Initial);
         let mut elicits = false;
         for frame in frames {
             let Ok(frame) = frame else {
@@ -297,7 +297,7 @@ impl<S: Sink> Visitor for Rows<'_, S> {
             match frame {
                 Frame::Ack(ack) => {
                     row.ack = Some(ack.largest);
-                    row.ack_delay = Some(ack.delay);
+                    row.ack_delay_us = Some(connection.ack_delay_us(packet.side, space, ack.delay));
                 }
                 Frame::Stream {
                     stream,

@@ -34,8 +34,8 @@ pub struct PacketRow<'a> {
     pub frames: &'a str,
     /// Largest packet number that it acknowledges, or the acknowledgement number of TCP.
     pub ack: Option<u64>,
-    /// The delay field of its ACK frame.
-    pub ack_delay: Option<u64>,
+    /// The delay that its ACK frame names, microseconds.
+    pub ack_delay_us: Option<u64>,
     /// Bytes of stream data.
     pub stream_bytes: u32,
     /// Why its content is not known.

@@ -10,7 +10,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::quic::frames::Ack;
-use crate::quic::{Frame, Side};
+use crate::quic::tls::TransportParameters;
+use crate::quic::{Connection, Frame, Side};
 use crate::ranges::Ranges;
 
 /// One connection. Times are seconds since its first packet.
@@ -22,6 +23,8 @@ pub struct ConnectionSummary {
     pub protocol: &'static str,
     /// QUIC's version, hexadecimal.
     pub version: Option<String>,
+    /// The application protocol (ALPN) that the server chose.
+    pub application_protocol: Option<String>,
     /// Where the client was first.
     pub client: SocketAddr,
     /// Where the server was first.
@@ -83,6 +86,8 @@ pub struct Close {
 /// What one side sent.
 #[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 pub struct DirectionSummary {
+    /// The transport parameters that it announced, windows among them.
+    pub transport_parameters: Option<TransportParameters>,
     /// QUIC packets or TCP segments.
     pub packets: u64,
     /// Bytes of UDP payload, or of TCP segments.
@@ -208,6 +213,7 @@ struct State {
     client: SocketAddr,
     server: SocketAddr,
     version: Option<u32>,
+    protocol: Option<String>,
     begun: u64,
     ended: u64,
     handshake: Option<u64>,
@@ -298,6 +304,7 @@ impl Summary {
             client: ends.0,
             server: ends.1,
             version: None,
+            protocol: None,
             begun: seen.time_ns,
             ended: seen.time_ns,
             handshake: None,
@@ -328,11 +335,17 @@ impl Summary {
         true
     }
 
-    /// The version that the connection speaks, and whether there was a Retry.
-    pub fn version(&mut self, key: Key, version: u32, retried: bool) {
+    /// What the ends of a QUIC connection have agreed on so far.
+    pub fn agreed(&mut self, key: Key, connection: &Connection) {
         if let Some(state) = self.states.get_mut(&key) {
-            state.version = Some(version);
-            state.retried = retried;
+            state.version = Some(connection.version);
+            state.retried = connection.retried;
+            if state.protocol.is_none() {
+                state.protocol.clone_from(&connection.protocol);
+            }
+            for (direction, said) in state.directions.iter_mut().zip(connection.parameters) {
+                direction.summary.transport_parameters = said;
+            }
         }
     }
 
@@ -626,6 +639,7 @@ impl State {
             connection: key.connection,
             protocol: key.protocol,
             version: self.version.map(|version| format!("{version:08x}")),
+            application_protocol: self.protocol,
             client: self.client,
             server: self.server,
             begun_ns: begun,

@@ -3,9 +3,10 @@
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::task::{Context, Poll};
 
 use hickory_proto::op::Message;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A connected byte stream: the local side of a flow.
 ///
@@ -19,6 +20,25 @@ pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Resolves when the peer has reset the connection, also while nothing is read or
     /// written: behind a half-close, or with an upload that cannot go on.
     fn reset(&self) -> impl Future<Output = io::Error> + Send + 'static;
+}
+
+/// A UDP socket that is connected to one peer: the local side of a flow of datagrams.
+///
+/// What others than the peer send does not arrive. Errors are those that ICMP tells of the
+/// peer; what concerns one datagram alone, such as its length, is none.
+pub trait DatagramSocket: Send + Sync + 'static {
+    /// Receives one datagram.
+    fn poll_receive(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>>;
+
+    /// Sends one datagram.
+    fn poll_send(&self, context: &mut Context<'_>, datagram: &[u8]) -> Poll<io::Result<()>>;
+
+    /// Resolves when an error is known, also while nothing is sent or received.
+    fn failure(&self) -> impl Future<Output = io::Error> + Send;
 }
 
 /// Asks DNS.
@@ -38,6 +58,8 @@ pub trait Resolve: Send + Sync + 'static {
 pub trait Dial: Resolve {
     /// What a connection is.
     type Socket: Socket;
+    /// What exchanges datagrams with a peer.
+    type Datagrams: DatagramSocket;
 
     /// Connects to `address`.
     fn dial(&self, address: SocketAddr) -> impl Future<Output = io::Result<Self::Socket>> + Send;
@@ -51,6 +73,11 @@ pub trait Dial: Resolve {
         let _ = (source, address);
         async { Err(io::ErrorKind::Unsupported.into()) }
     }
+    /// Opens a UDP socket that is connected to `address`.
+    fn dial_udp(
+        &self,
+        address: SocketAddr,
+    ) -> impl Future<Output = io::Result<Self::Datagrams>> + Send;
 
     /// The addresses of the machine itself, now. Without them nothing may be dialled.
     fn own_addresses(&self) -> io::Result<Vec<IpAddr>>;

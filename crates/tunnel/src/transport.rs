@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bentpipe_cc::{Choice, ChoiceError, PathMemory};
 use bentpipe_quic::acks::Acks;
+use bentpipe_quic::datagrams;
 use bentpipe_quic::transport::{FULL_PACKET, over_satellite};
 use bentpipe_quic::windows::{Pool, SESSION_BASE};
 use bentpipe_quic::{Selection, Settings};
@@ -23,6 +24,8 @@ use serde::{Deserialize, Serialize};
 
 /// Flows that may be open in one session at the same time.
 pub const MAX_FLOWS: u32 = 16_384;
+/// Of them, those of UDP datagrams, which need not end: the rest is left to others.
+pub const MAX_UDP_FLOWS: usize = 12_288;
 
 /// What a session holds that carries nothing, bytes: its window before anything is lent.
 const IDLE_SESSION: u64 = 2 << 20;
@@ -178,7 +181,8 @@ impl Transport {
             .mtu_discovery_config(Some(mtu))
             .keep_alive_interval(Some(KEEP_ALIVE))
             .max_idle_timeout(Some(IDLE_TIMEOUT.try_into().expect("fits a varint")))
-            .datagram_receive_buffer_size(None);
+            .datagram_receive_buffer_size(Some(datagrams::RECEIVE_BUFFER))
+            .datagram_send_buffer_size(datagrams::SEND_BUFFER);
         quic
     }
 

@@ -6,9 +6,11 @@ use bentpipe_tunnel::target::Target;
 use bentpipe_tunnel::terminal::dns::Over;
 use bentpipe_tunnel::terminal::dns::answer::Answer;
 use bentpipe_tunnel::terminal::dns::question::Question;
-use bentpipe_tunnel::wire::connect;
+use bentpipe_tunnel::wire::capsule::{self, Reader};
 use bentpipe_tunnel::wire::proxy_status::Refusal;
 use bentpipe_tunnel::wire::request::Request;
+use bentpipe_tunnel::wire::{connect, connect_udp, datagram};
+use bytes::Bytes;
 use http::{HeaderValue, Response};
 use proptest::prelude::*;
 
@@ -58,7 +60,7 @@ proptest! {
     }
 
     #[test]
-    fn no_damage_to_a_message_of_dns_panics(message in prop::sample::select(corpus()), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+    fn no_damage_to_a_message_of_dns_panics(message in prop::sample::select(corpus("dns_message")), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let mut message = message;
         if !message.is_empty() {
             let at = at.index(message.len());
@@ -71,26 +73,156 @@ proptest! {
     fn no_line_panics(text in "(bentpipe://)?\\PC{0,150}") {
         let _ = text.parse::<EnrolmentLine>();
     }
+
+    #[test]
+    fn capsules_read_back_however_the_stream_is_cut(
+        contents in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..8),
+        unknown in (1u8..63, prop::collection::vec(any::<u8>(), 0..63)),
+        cut in 1usize..400,
+    ) {
+        let mut stream = Vec::new();
+        for content in &contents {
+            stream.extend(capsule::datagram(content));
+            let length = u8::try_from(unknown.1.len()).unwrap();
+            stream.extend([unknown.0, length]);
+            stream.extend(&unknown.1);
+        }
+        let mut reader = Reader::default();
+        let mut read = Vec::new();
+        for piece in stream.chunks(cut) {
+            reader.take(piece);
+            while let Some(content) = reader.next_datagram().unwrap() {
+                read.push(content.to_vec());
+            }
+        }
+        prop_assert_eq!(reader.end(), Ok(()));
+        prop_assert_eq!(read, contents);
+    }
+
+    #[test]
+    fn no_capsule_panics_or_holds_more_than_one(stream in prop::collection::vec(any::<u8>(), 0..300), cut in 1usize..50) {
+        read_capsules(&stream, cut);
+    }
+
+    #[test]
+    fn no_path_of_connect_udp_panics(host in "[ -~]{0,40}", port in "[ -~]{0,8}", end in "/?") {
+        read_path(&format!("/.well-known/masque/udp/{host}/{port}{end}"));
+    }
+}
+
+/// Reads what may be capsules.
+fn read_capsules(stream: &[u8], cut: usize) {
+    let mut reader = Reader::default();
+    for piece in stream.chunks(cut) {
+        reader.take(piece);
+        loop {
+            match reader.next_datagram() {
+                Ok(Some(content)) => {
+                    if let Ok(payload) = datagram::udp_payload(content) {
+                        assert!(payload.len() <= datagram::LONGEST);
+                    }
+                }
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+    }
+    let _ = reader.end();
+}
+
+/// Reads what may be the path of a CONNECT-UDP request.
+fn read_path(path: &str) {
+    let Ok(uri) = format!("https://192.0.2.1:4433{path}").parse::<http::Uri>() else {
+        return;
+    };
+    let mut request = http::Request::new(());
+    *request.uri_mut() = uri;
+    if let Ok(target) = connect_udp::target(&request) {
+        let gateway = "192.0.2.1:4433".parse().unwrap();
+        let again = connect_udp::request(&gateway, &target, 0);
+        assert_eq!(connect_udp::target(&again), Ok(target));
+    }
+}
+
+#[test]
+fn the_paths_of_rfc_9298_are_read_and_others_are_not() {
+    let target = |path: &str| {
+        let mut request = http::Request::new(());
+        *request.uri_mut() = format!("https://gateway.example{path}").parse().unwrap();
+        connect_udp::target(&request).map(|target| target.to_string())
+    };
+    for (path, right) in [
+        ("/.well-known/masque/udp/192.0.2.6/443/", "192.0.2.6:443"),
+        (
+            "/.well-known/masque/udp/2001%3Adb8%3A%3A42/443/",
+            "[2001:db8::42]:443",
+        ),
+        (
+            "/.well-known/masque/udp/target.example.com/53",
+            "target.example.com:53",
+        ),
+    ] {
+        assert_eq!(target(path).as_deref(), Ok(right));
+    }
+    for wrong in [
+        "/",
+        "/.well-known/masque/udp/",
+        "/.well-known/masque/udp/192.0.2.6/0/",
+        "/.well-known/masque/udp/192.0.2.6/65536/",
+        "/.well-known/masque/udp/192.0.2.6/+443/",
+        "/.well-known/masque/udp/%00/443/",
+        "/.well-known/masque/udp/a%2Fb/443/",
+        "/.well-known/masque/udp/%zz/443/",
+        "/.well-known/masque/udp//443/",
+        "/.well-known/masque/tcp/192.0.2.6/443/",
+    ] {
+        assert!(target(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn contents_are_read_as_their_context_says() {
+    let read = |content: &'static [u8]| datagram::udp_payload(Bytes::from_static(content));
+    assert_eq!(read(b"\0payload"), Ok(Bytes::from_static(b"payload")));
+    assert_eq!(read(b"\0"), Ok(Bytes::new()));
+    assert_eq!(
+        read(b"\x02x"),
+        Err(datagram::ContentError::UnknownContext(2))
+    );
+    assert_eq!(read(b""), Err(datagram::ContentError::Malformed));
+    assert_eq!(read(b"\x40"), Err(datagram::ContentError::Malformed));
+}
+
+/// What the fuzzer has kept, of `target`.
+fn corpus(target: &str) -> Vec<Vec<u8>> {
+    let directory = format!("{}/../../fuzz/corpus/{target}", env!("CARGO_MANIFEST_DIR"));
+    let files = std::fs::read_dir(&directory).unwrap();
+    let corpus: Vec<_> = files
+        .map(|file| std::fs::read(file.unwrap().path()).unwrap())
+        .collect();
+    assert!(corpus.len() >= 6, "{directory}");
+    corpus
+}
+
+#[test]
+fn the_corpora_are_replayed() {
+    for stream in corpus("capsule") {
+        for cut in [1, 3, 1000] {
+            read_capsules(&stream, cut);
+        }
+    }
+    for path in corpus("connect_udp") {
+        read_path(&String::from_utf8_lossy(&path));
+    }
 }
 
 #[test]
 fn the_corpus_of_dns_messages_is_replayed() {
-    let corpus = corpus();
+    let corpus = corpus("dns_message");
     assert!(corpus.len() >= 28, "the corpus is there");
     for message in corpus {
         dns_message(&message);
     }
-}
-
-fn corpus() -> Vec<Vec<u8>> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/dns_message");
-    let files = std::fs::read_dir(path).unwrap();
-    let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
-    files.sort();
-    files
-        .iter()
-        .map(|file| std::fs::read(file).unwrap())
-        .collect()
 }
 
 /// The same as the fuzz target of that name.

@@ -252,3 +252,56 @@ fn readers_that_stop_with_large_windows_give_way() {
         assert!(rate >= 18e6, "{rate}");
     });
 }
+
+/// Datagrams a second of a call at 1 Mbit/s, and their payload, bytes.
+const CALL: (u32, usize) = (100, 1200);
+
+/// How long each of `count` datagrams of a call towards the application took that came.
+async fn call(world: &World, count: u32) -> Vec<Duration> {
+    const PEER: &str = "93.184.216.34:5004";
+    let mut sockets = world.internet.serve_udp(PEER);
+    let (application, carried) = world.connect_udp(1, PEER);
+    application.send(b"ring");
+    let peer = sockets.recv().await.unwrap();
+    let begin = now();
+    tokio::spawn(async move {
+        for number in 0..count {
+            tokio::time::sleep_until(begin + Duration::from_secs(1) * number / CALL.0).await;
+            let mut datagram = vec![0; CALL.1];
+            let age = u64::try_from(begin.elapsed().as_nanos()).unwrap();
+            datagram[..8].copy_from_slice(&age.to_be_bytes());
+            peer.send(&datagram);
+        }
+        // Its socket stays until the last has arrived.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+    });
+    let mut took = Vec::new();
+    while let Ok(datagram) = timeout(Duration::from_secs(3), application.receive()).await {
+        let sent = u64::from_be_bytes(datagram.unwrap()[..8].try_into().unwrap());
+        took.push(begin.elapsed() - Duration::from_nanos(sent));
+    }
+    carried.abort();
+    took.sort();
+    took
+}
+
+#[test]
+fn a_call_beside_a_download_is_no_later_than_20_milliseconds_and_loses_nothing() {
+    in_virtual_time(async |clock| {
+        let world = warm(&clock).await;
+        let idle = p95(&call(&world, 500).await);
+        bulk(&world, 2);
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let beside = call(&world, 3000).await;
+        let (median, p95, last) = (beside[beside.len() / 2], p95(&beside), beside.last());
+        println!(
+            "call: idle p95 {idle:?}; beside a download median {median:?}, p95 {p95:?}, most {last:?}, {} of 3000 came",
+            beside.len()
+        );
+        assert_eq!(beside.len(), 3000, "lost");
+        assert!(
+            p95 <= idle + Duration::from_millis(20),
+            "{p95:?}, idle {idle:?}"
+        );
+    });
+}

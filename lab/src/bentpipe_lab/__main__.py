@@ -150,6 +150,51 @@ def install_programs(names: tuple[str, ...]) -> int:
 
 
 @cli.command()
+@click.argument("what", metavar="[PLAN|CAMPAIGN]", type=PATH, required=False)
+@click.option("--out", type=PATH, help="the campaign's directory; out/NAME by default")
+@click.option("--quick", is_flag=True, help="4 clients x 4 servers x 3 cases once: to try it, not to believe it")
+@click.option("--cell", metavar="POINT", help="this point of PLAN only")
+@click.option("--site-only", is_flag=True, help="run nothing: write the site of CAMPAIGN from what there is")
+@SCHEDULER
+def matrix(
+    what: Path | None, out: Path | None, quick: bool, cell: str | None, site_only: bool, scheduler: str | None
+) -> int:
+    """Every QUIC client against every server, as PLAN says; or go on with CAMPAIGN; then a site of the results."""
+    from bentpipe_lab.matrix import commands
+
+    return commands.matrix(what, out, scheduler, _console(), quick=quick, cell=cell, site_only=site_only)
+
+
+@cli.group()
+def stacks() -> None:
+    """Other people's QUIC implementations: install them, list them."""
+
+
+CACHE = click.option(
+    "--cache", type=PATH, help="where they are installed; $BENTPIPE_STACKS or ~/.cache/bentpipe/stacks by default"
+)
+
+
+@stacks.command(name="install")
+@click.argument("names", nargs=-1)
+@CACHE
+def stacks_install(names: tuple[str, ...], cache: Path | None) -> int:
+    """Install implementations NAMES, or all."""
+    from bentpipe_lab.stacks import commands
+
+    return commands.install(names, cache, _console())
+
+
+@stacks.command(name="list")
+@CACHE
+def stacks_list(cache: Path | None) -> int:
+    """Which there are, in which versions, with which knobs, and why something is not installed."""
+    from bentpipe_lab.stacks import commands
+
+    return commands.show(cache, _console())
+
+
+@cli.command()
 def calibrate() -> int:
     """How many paths this machine can measure side by side in real time."""
     from bentpipe_lab.campaign import calibrate as calibration

@@ -1,7 +1,8 @@
-//! Transparent ingress: TCP connections that pass through, taken at their original destination.
+//! Transparent ingress: TCP connections and UDP datagrams that pass through, taken at their
+//! original destination.
 //!
 //! An nftables table of the terminal's own ([`ruleset`]) hands new connections that come
-//! in through the given interfaces to a listener (TPROXY); a routing rule of its own
+//! in through the given interfaces to a listener, of [`udp`] for datagrams (TPROXY); a routing rule of its own
 //! ([`routes`]) makes the kernel deliver them here. All three carry the listener's port in
 //! their name or number, so that they are found again, and nobody else's are touched.
 //!
@@ -12,6 +13,7 @@ mod nft;
 mod routes;
 mod ruleset;
 mod firewall;
+pub mod udp;
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -20,7 +22,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::Notify;
 
 pub use firewall::{Firewall, Obstacle};
@@ -57,6 +59,48 @@ pub enum Fail {
     Open,
 }
 
+/// What becomes of QUIC that applications speak: UDP to port 443.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    serde::Deserialize,
+    schemars::JsonSchema,
+    serde::Serialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ApplicationQuic {
+    /// It is carried like other datagrams.
+    #[default]
+    Tunnel,
+    /// It is answered with ICMP port unreachable, and applications fall back to TCP at once.
+    Refuse,
+}
+
+/// What becomes of packets that would pass and are neither TCP nor UDP, such as pings.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    serde::Deserialize,
+    schemars::JsonSchema,
+    serde::Serialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum OtherProtocols {
+    /// They are answered with ICMP: prohibited.
+    #[default]
+    Refuse,
+    /// They go their own way, outside the tunnel.
+    Pass,
+}
+
 /// Which connections are taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capture {
@@ -69,6 +113,10 @@ pub struct Capture {
     pub leave: Vec<IpNet>,
     /// What becomes of them when no terminal runs.
     pub fail: Fail,
+    /// What becomes of UDP to port 443.
+    pub quic: ApplicationQuic,
+    /// What becomes of what is neither TCP nor UDP.
+    pub other: OtherProtocols,
 }
 
 /// Why transparent ingress cannot be had.
@@ -122,6 +170,8 @@ pub struct Transparent {
     pub ipv4: TcpListener,
     /// For IPv6, where the machine has it.
     pub ipv6: Option<TcpListener>,
+    /// Of UDP, for each of the two; [`udp::carry`] takes them.
+    pub udp: Vec<UdpSocket>,
     /// The rules that lead there.
     pub rules: Rules,
 }
@@ -167,6 +217,10 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
             "this machine has no IPv6, or it is switched off (sysctl net.ipv6.conf.all.disable_ipv6); only IPv4 connections are taken"
         );
     }
+    let mut udp = vec![udp::listen((Ipv4Addr::LOCALHOST, port).into())?];
+    if ipv6.is_some() {
+        udp.push(udp::listen((Ipv6Addr::LOCALHOST, port).into())?);
+    }
     let rules = Rules {
         capture: Mutex::new(capture),
         ipv6: ipv6.is_some(),
@@ -183,7 +237,12 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
         tracing::info!("the rules of an earlier terminal have been taken over");
     }
     rules.tell_obstacles().await;
-    Ok(Transparent { ipv4, ipv6, rules })
+    Ok(Transparent {
+        ipv4,
+        ipv6,
+        udp,
+        rules,
+    })
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, TransparentError> {
@@ -285,12 +344,12 @@ impl Rules {
 
     /// Changes what is captured, without letting anything pass meanwhile. Interfaces and
     /// port stay.
-    pub async fn change(&self, leave: Vec<IpNet>, fail: Fail) -> Result<(), TransparentError> {
+    pub async fn change(&self, new: Capture) -> Result<(), TransparentError> {
         let before = self.capture();
         *self.lock() = Capture {
-            leave,
-            fail,
-            ..before.clone()
+            interfaces: before.interfaces.clone(),
+            port: before.port,
+            ..new
         };
         let changed = nft::load(self.ruleset()).await;
         if changed.is_err() {

@@ -4,13 +4,16 @@
 //! interfaces and goes to a destination that is not left alone; it then carries a
 //! conntrack mark, and all that follows of it goes the same way. What was on its way
 //! before the start, and the answers of servers behind the interfaces, have neither.
+//! Datagrams have no beginning: those of UDP are taken unless they are such answers, also
+//! when their flow is older than the terminal. ICMP errors about what is taken are delivered
+//! here as well: they are of the sockets that the terminal has for it.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use super::{Capture, Fail};
+use super::{ApplicationQuic, Capture, Fail, OtherProtocols};
 
 /// What the table is made from.
 pub(super) struct Ruleset<'a> {
@@ -51,12 +54,12 @@ impl Ruleset<'_> {
              chain ingress {{\n\
              type filter hook prerouting priority mangle; policy accept;\n\
              iifname != {{ {names} }} return\n\
-             meta l4proto != tcp return\n\
              fib daddr type {{ local, broadcast, anycast, multicast }} return\n\
              ct mark {mark:#x} goto take\n\
              socket transparent 1 socket wildcard 0 goto take\n\
-             tcp flags & (fin | syn | rst | ack) != syn return\n\
-             ct direction reply return\n"
+             meta l4proto tcp tcp flags & (fin | syn | rst | ack) != syn return\n\
+             ct direction reply return\n\
+             ct state related return\n"
         );
         for (family, networks) in [("ip", v4), ("ip6", v6)] {
             if !networks.is_empty() {
@@ -64,18 +67,28 @@ impl Ruleset<'_> {
                 let _ = writeln!(text, "{family} daddr {{ {} }} return", list.join(", "));
             }
         }
+        if self.capture.quic == ApplicationQuic::Refuse {
+            text.push_str("udp dport 443 reject with icmpx port-unreachable\n");
+        }
+        text.push_str(match self.capture.other {
+            OtherProtocols::Refuse => {
+                "meta l4proto != { tcp, udp } reject with icmpx admin-prohibited\n"
+            }
+            OtherProtocols::Pass => "meta l4proto != { tcp, udp } return\n",
+        });
         let _ = write!(
             text,
             "ct mark set {mark:#x} goto take\n\
              }}\n\
              chain take {{\n\
-             meta nfproto ipv4 meta l4proto tcp tproxy ip to {}:{port} meta mark set {mark:#x} accept\n",
+             meta l4proto {{ icmp, ipv6-icmp }} meta mark set {mark:#x} accept\n\
+             meta nfproto ipv4 meta l4proto {{ tcp, udp }} tproxy ip to {}:{port} meta mark set {mark:#x} accept\n",
             Ipv4Addr::LOCALHOST
         );
         if self.ipv6 {
             let _ = writeln!(
                 text,
-                "meta nfproto ipv6 meta l4proto tcp tproxy ip6 to [{}]:{port} meta mark set {mark:#x} accept",
+                "meta nfproto ipv6 meta l4proto {{ tcp, udp }} tproxy ip6 to [{}]:{port} meta mark set {mark:#x} accept",
                 Ipv6Addr::LOCALHOST
             );
         }
@@ -99,6 +112,8 @@ mod tests {
             port: 4480,
             leave: vec!["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()],
             fail,
+            quic: ApplicationQuic::Tunnel,
+            other: OtherProtocols::Refuse,
         };
         Ruleset {
             capture: &capture,

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use super::bytes::Input;
 use super::header::{Id, Kind};
 use super::keys::{Keys, NextKeys, Suite};
+use super::tls::{self, TransportParameters};
 use crate::keylog::KeyLog;
 use crate::ranges::Ranges;
 
@@ -79,11 +80,17 @@ pub struct Connection {
     pub retried: bool,
     /// Whether the key log has secrets of it.
     pub has_secrets: bool,
+    /// The application protocol that the server chose.
+    pub protocol: Option<String>,
+    /// The transport parameters of client and server.
+    pub parameters: [Option<TransportParameters>; 2],
     pub(super) client_half: Half,
     pub(super) server_half: Half,
     /// What Initial packets are protected with: the version, and the ID that the keys are from.
     initial: (u32, Id),
     hellos: [Messages; 2],
+    /// The server's messages that follow its ServerHello.
+    answer: Messages,
 }
 
 /// What one side sends with.
@@ -153,10 +160,13 @@ impl Connection {
             suite: None,
             retried: false,
             has_secrets: false,
+            protocol: None,
+            parameters: [None; 2],
             client_half: Half::new(from_client),
             server_half: Half::new(from_server),
             initial: (version, destination),
             hellos: [Messages::default(), Messages::default()],
+            answer: Messages::default(),
         }
     }
 
@@ -191,6 +201,10 @@ impl Connection {
     pub(super) fn on_initial_crypto(&mut self, side: Side, offset: u64, data: &[u8], log: &KeyLog) {
         let messages = &mut self.hellos[side as usize];
         messages.add(offset, data);
+        if side == Side::Client && self.parameters[Side::Client as usize].is_none() {
+            let said = tls::extensions(messages.whole());
+            self.parameters[Side::Client as usize] = said.and_then(|said| said.parameters);
+        }
         match side {
             Side::Client if self.client_random.is_none() => {
                 self.client_random = client_random(messages.whole());
@@ -199,6 +213,28 @@ impl Connection {
             _ => return,
         }
         self.look_up(log);
+    }
+
+    /// Bytes of the server's Handshake CRYPTO stream have come: its EncryptedExtensions stand first.
+    pub(super) fn on_server_handshake_crypto(&mut self, offset: u64, data: &[u8]) {
+        if self.parameters[Side::Server as usize].is_some() {
+            return;
+        }
+        self.answer.add(offset, data);
+        if let Some(said) = tls::extensions(self.answer.whole()) {
+            self.protocol = said.protocol;
+            self.parameters[Side::Server as usize] = Some(said.parameters.unwrap_or_default());
+            self.answer = Messages::default();
+        }
+    }
+
+    /// Microseconds of the delay in an ACK frame that `side` sent in a packet of `space`.
+    pub fn ack_delay_us(&self, side: Side, space: Space, delay: u64) -> u64 {
+        let exponent = match (space, &self.parameters[side as usize]) {
+            (Space::Application, Some(parameters)) => parameters.ack_delay_exponent,
+            _ => tls::DEFAULT_ACK_DELAY_EXPONENT,
+        };
+        delay.saturating_mul(1 << exponent)
     }
 
     /// Takes keys out of `log` where they are missing.

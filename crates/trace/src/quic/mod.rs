@@ -10,6 +10,7 @@ pub mod connection;
 pub mod frames;
 pub mod header;
 pub mod keys;
+pub mod tls;
 pub mod tracker;
 
 pub use connection::{Connection, Side, Space};

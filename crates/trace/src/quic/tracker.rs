@@ -270,6 +270,9 @@ impl Tracker {
             Frame::Crypto { offset, data } if kind == Kind::Initial => {
                 self.connections[number].on_initial_crypto(side, offset, data, &self.log);
             }
+            Frame::Crypto { offset, data } if kind == Kind::Handshake && side == Side::Server => {
+                self.connections[number].on_server_handshake_crypto(offset, data);
+            }
             Frame::NewConnectionId { id, .. } => {
                 if let Some(id) = Id::new(id) {
                     self.register(id, number, side);

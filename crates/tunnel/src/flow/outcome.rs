@@ -4,7 +4,7 @@ use std::io;
 
 use h3::error::StreamError;
 
-use crate::wire::proxy_status::Refusal;
+use crate::wire::proxy_status::{ErrorKind, Refusal};
 
 /// Bytes that a flow has carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -30,6 +30,12 @@ pub enum FlowError {
     /// The gateway did not open the flow.
     #[error("the gateway refused: {0}")]
     Refused(#[from] Refusal),
+    /// The other end's datagrams or capsules make no sense.
+    #[error("the other end sent a malformed datagram or capsule")]
+    Malformed,
+    /// Too many flows are open, and this one was idle for longest.
+    #[error("ended: the longest idle of too many UDP flows")]
+    Evicted,
     /// Too many flows have stalled, and this one for longest.
     #[error("reset: the longest-stalled of too many stalled flows")]
     Stalled,
@@ -49,9 +55,26 @@ impl FlowError {
             Self::Stream(_) => "stream",
             Self::Stopped => "stopped",
             Self::Refused(refusal) => refusal.kind.name(),
+            Self::Malformed => "malformed",
+            Self::Evicted => "evicted",
             Self::Stalled => "stalled",
             Self::Unanswered => "unanswered",
             Self::NoSession => "no_session",
+        }
+    }
+
+    /// What an application is told of it, in the terms of Proxy-Status.
+    pub fn refusal(&self) -> Refusal {
+        let kind = match self {
+            Self::Refused(refusal) => return refusal.clone(),
+            Self::Unanswered | Self::NoSession => ErrorKind::ConnectionTimeout,
+            Self::Stalled | Self::Evicted => ErrorKind::ConnectionLimitReached,
+            Self::Malformed => ErrorKind::ProxyInternalError,
+            Self::Local(_) | Self::Stream(_) | Self::Stopped => ErrorKind::ConnectionTerminated,
+        };
+        Refusal {
+            kind,
+            detail: self.to_string(),
         }
     }
 }

@@ -14,67 +14,19 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf as _, BufMut, Bytes, BytesMut};
 use futures_util::FutureExt as _;
-use h3::error::{Code, StreamError};
+use h3::error::StreamError;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 
 use super::outcome::{Carried, FlowError};
 use super::stalled::{Evicted, Held, StalledFlows};
+use super::stream::{Down, Up};
 use crate::sockets::Socket;
 
 /// What is read from a socket at a time. It belongs to the thread, not to the flow,
 /// so that idle flows hold no buffer.
 const READ: usize = 64 * 1024;
-
-/// The sending half of a stream, at either end of the tunnel.
-pub trait Up: Send {
-    /// Sends a piece of the flow.
-    fn send(&mut self, data: Bytes) -> impl Future<Output = Result<(), StreamError>> + Send;
-    /// Ends this direction.
-    fn finish(&mut self) -> impl Future<Output = Result<(), StreamError>> + Send;
-    /// Aborts this direction.
-    fn abort(&mut self);
-}
-
-/// The receiving half of a stream, at either end of the tunnel.
-pub trait Down: Send {
-    /// The next piece of the flow; `None` at its end.
-    fn receive(&mut self) -> impl Future<Output = Result<Option<Bytes>, StreamError>> + Send;
-    /// Aborts this direction.
-    fn abort(&mut self);
-}
-
-macro_rules! halves {
-    ($stream:ident) => {
-        impl<S: h3::quic::SendStream<Bytes> + Send> Up for h3::$stream::RequestStream<S, Bytes> {
-            async fn send(&mut self, data: Bytes) -> Result<(), StreamError> {
-                self.send_data(data).await
-            }
-            async fn finish(&mut self) -> Result<(), StreamError> {
-                Self::finish(self).await
-            }
-            fn abort(&mut self) {
-                self.stop_stream(Code::H3_CONNECT_ERROR);
-            }
-        }
-
-        impl<S: h3::quic::RecvStream + Send> Down for h3::$stream::RequestStream<S, Bytes>
-        where
-            S::Buf: Send,
-        {
-            async fn receive(&mut self) -> Result<Option<Bytes>, StreamError> {
-                let data = self.recv_data().await?;
-                Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))
-            }
-            fn abort(&mut self) {
-                self.stop_sending(Code::H3_CONNECT_ERROR);
-            }
-        }
-    };
-}
-halves!(client);
-halves!(server);
 
 /// Carries a flow between `socket` and the stream made of `up` and `down`.
 ///

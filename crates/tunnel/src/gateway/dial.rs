@@ -122,6 +122,43 @@ impl<D: Dial> Dialler<D> {
         Ok(socket)
     }
 
+    /// Opens a UDP socket that is connected to `target`: the first of its addresses that
+    /// egress and `policy` allow and that there is a route to.
+    ///
+    /// `resolving` bounds the names that whoever asks may have under way.
+    pub async fn connect_udp(
+        &self,
+        target: &Target,
+        resolving: &Semaphore,
+        policy: &Policy,
+    ) -> Result<D::Datagrams, Refusal> {
+        let addresses = self.allowed(target, resolving, policy);
+        let addresses = tokio::time::timeout(DIAL_TIMEOUT, addresses);
+        let addresses = addresses.await.map_err(|_| Refusal {
+            kind: ErrorKind::DnsTimeout,
+            detail: format!(
+                "{target} did not resolve within {} s",
+                DIAL_TIMEOUT.as_secs()
+            ),
+        })??;
+        let mut failure = None;
+        for address in addresses {
+            let address = SocketAddr::new(address, target.port);
+            match self.sockets.dial_udp(address).await {
+                Ok(socket) => return Ok(socket),
+                Err(error) => {
+                    let kind = ErrorKind::of_dial(&error);
+                    let detail = format!("{address}: {error}");
+                    failure.get_or_insert(Refusal { kind, detail });
+                }
+            }
+        }
+        Err(failure.unwrap_or_else(|| Refusal {
+            kind: ErrorKind::DnsError,
+            detail: format!("{target} has no address"),
+        }))
+    }
+
     /// The target's addresses that may be dialled, by anybody and by the policy.
     async fn allowed(
         &self,

@@ -8,6 +8,7 @@
 //! - [`destination`], [`policy`], `usage`: what a terminal may do, and has done of it
 //! - `proxy_header`: how an origin is told whose connection it is
 //! - `dial`: connections to origins
+//! - `udp`: flows of datagrams
 //! - `dns`: questions of DNS
 //! - `serve`: all of it together
 
@@ -22,6 +23,7 @@ mod usage;
 mod proxy_header;
 mod dns;
 mod requests;
+mod udp;
 mod serve;
 
 pub use serve::{Configuration, Gateway, server_config};

@@ -13,12 +13,14 @@ use super::dns;
 use super::policy::Policies;
 use super::usage::{Metered, Usages};
 use crate::flow::stalled::{Held, StalledFlows};
+use crate::flow::stream::Down as _;
 use crate::flow::tally::Tally;
-use crate::flow::tcp::{self, Down as _};
+use crate::flow::tcp;
 use crate::flow::{Carried, FlowError};
 use crate::identity::{Fingerprint, PeerRole, Registry};
 use crate::session::{BidiStream, path_summary, remote_address};
 use crate::sockets::Dial;
+use crate::transport::MAX_UDP_FLOWS;
 use crate::wire::dns::MAX_UNDER_WAY;
 use crate::wire::proxy_status::{self, ErrorKind, Refusal};
 use crate::wire::request::Request;
@@ -33,7 +35,7 @@ const MAX_ENROLMENT_REQUESTS: usize = 8;
 /// nobody else's.
 const MAX_RESOLVING: usize = 64;
 
-type RequestStream = h3::server::RequestStream<BidiStream, Bytes>;
+pub(super) type RequestStream = h3::server::RequestStream<BidiStream, Bytes>;
 
 /// Answers requests.
 pub struct Requests<D> {
@@ -56,14 +58,16 @@ pub struct Requests<D> {
 }
 
 /// One session, as its requests see it.
-struct Peer {
+pub(super) struct Peer {
     connection: noq::Connection,
-    key: Fingerprint,
+    pub(super) key: Fingerprint,
     role: PeerRole,
-    flows: Flows,
+    pub(super) flows: Flows,
     stalled: StalledFlows,
     /// Names that it may have under way at the same time.
-    resolving: Semaphore,
+    pub(super) resolving: Semaphore,
+    /// Flows of UDP datagrams that it may have open beside each other.
+    pub(super) udp: Semaphore,
     /// Questions of DNS that it may have under way at the same time.
     asking: Semaphore,
 }
@@ -84,11 +88,14 @@ impl<D: Dial> Requests<D> {
             flows: wire.flows(),
             stalled: StalledFlows::default(),
             resolving: Semaphore::new(MAX_RESOLVING),
+            udp: Semaphore::new(MAX_UDP_FLOWS),
             asking: Semaphore::new(MAX_UNDER_WAY),
         });
         let mut requests = match h3::server::builder()
             .max_field_section_size(MAX_FIELD_SECTION)
             .send_grease(false)
+            .enable_extended_connect(true)
+            .enable_datagram(true)
             .build::<_, Bytes>(wire)
             .await
         {
@@ -121,12 +128,13 @@ impl<D: Dial> Requests<D> {
                     tokio::spawn(async move {
                         let resolved =
                             tokio::time::timeout(HEADER_TIMEOUT, resolver.resolve_request());
-                        match resolved.await {
+                        match Box::pin(resolved).await {
                             Ok(Ok((request, stream))) => {
                                 let id = stream.send_id().into_inner();
                                 let host = connect::host(&request);
                                 peer.flows.scheduler.set_host(id, host.into());
-                                service.answer(Request::read(&request), stream, &peer).await;
+                                let asked = Request::read(&request);
+                                service.begin(asked, stream, peer, host);
                             }
                             Ok(Err(error)) => {
                                 tracing::debug!(%key, "request not understood: {error}")
@@ -140,6 +148,25 @@ impl<D: Dial> Requests<D> {
                     tracing::debug!(%key, "no more requests: {error}");
                     return;
                 }
+            }
+        }
+    }
+
+    /// Begins to answer a request, in a task that holds nothing of how it was read: what an
+    /// idle flow costs is the size of its task.
+    fn begin(
+        self: Arc<Self>,
+        request: Result<Request, Refusal>,
+        stream: RequestStream,
+        peer: Arc<Peer>,
+        host: u32,
+    ) {
+        match request {
+            Ok(Request::ConnectUdp(target)) if peer.role == PeerRole::Terminal => {
+                tokio::spawn(self.carry_udp(target, stream, peer, host));
+            }
+            request => {
+                tokio::spawn(async move { self.answer(request, stream, &peer).await });
             }
         }
     }
@@ -160,10 +187,11 @@ impl<D: Dial> Requests<D> {
                     let socket = connecting.await?;
                     Ok::<_, Refusal>(place.meter(socket))
                 };
-                match connected.await {
+                match Box::pin(connected).await {
                     Ok(socket) => {
                         let _open = self.tally.open();
-                        let (carried, result) = self.open_flow(socket, stream, peer).await;
+                        let (carried, result) =
+                            Box::pin(self.open_flow(socket, stream, peer)).await;
                         self.tally.over(carried, &result);
                         let Carried { up, down } = carried;
                         let path = path_summary(&peer.connection);
@@ -177,42 +205,42 @@ impl<D: Dial> Requests<D> {
                     Err(refusal) => {
                         tracing::debug!(%target, "flow refused: {refusal}");
                         self.tally.failed(refusal.kind.name());
-                        refuse(stream, &refusal).await;
+                        Box::pin(refuse(stream, &refusal)).await;
                     }
                 }
             }
             (Ok(Request::Dns(question)), PeerRole::Terminal) => {
                 let mut stream = stream;
                 let resolver = self.dialler.resolver();
-                let answered = dns::answer(resolver, &peer.asking, question, &mut stream).await;
-                if let Err(refusal) = answered {
+                let answered = dns::answer(resolver, &peer.asking, question, &mut stream);
+                if let Err(refusal) = Box::pin(answered).await {
                     tracing::debug!("question refused: {refusal}");
-                    refuse(stream, &refusal).await;
+                    Box::pin(refuse(stream, &refusal)).await;
                 }
             }
             (Ok(Request::Enrol(terminal)), PeerRole::Enrolment) => {
                 match self.registry.enrol(&peer.key, terminal) {
                     Ok(()) => {
                         tracing::info!(%terminal, "terminal enrolled");
-                        accept(stream).await;
+                        Box::pin(accept(stream)).await;
                     }
                     Err(why) => {
                         tracing::warn!(%terminal, "terminal not enrolled: {why}");
-                        refuse(stream, &prohibited(&why)).await;
+                        Box::pin(refuse(stream, &prohibited(&why))).await;
                     }
                 }
             }
-            (Ok(Request::Connect(_) | Request::Dns(_)), _) => {
-                refuse(stream, &prohibited("a one-time key can only enrol")).await;
+            (Ok(Request::Connect(_) | Request::ConnectUdp(_) | Request::Dns(_)), _) => {
+                Box::pin(refuse(stream, &prohibited("a one-time key can only enrol"))).await;
             }
             (Ok(Request::Enrol(_)), _) => {
-                refuse(
+                Box::pin(refuse(
                     stream,
                     &prohibited("an enrolled terminal cannot enrol others"),
-                )
+                ))
                 .await;
             }
-            (Err(refusal), _) => refuse(stream, &refusal).await,
+            (Err(refusal), _) => Box::pin(refuse(stream, &refusal)).await,
         }
     }
 
@@ -251,7 +279,7 @@ async fn accept(mut stream: RequestStream) {
 }
 
 /// Answers that it is refused. An error means that nobody is there to hear it.
-async fn refuse(stream: RequestStream, refusal: &Refusal) {
+pub(super) async fn refuse(stream: RequestStream, refusal: &Refusal) {
     let (mut up, mut down) = stream.split();
     let _ = up.send_response(refusal.response()).await;
     let _ = up.finish().await;

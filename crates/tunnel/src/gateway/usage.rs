@@ -113,6 +113,11 @@ impl Place {
         &self.policy
     }
 
+    /// `bytes` were carried, to be counted at the flow's end.
+    pub fn add(&mut self, bytes: u64) {
+        self.uncounted += bytes;
+    }
+
     /// Counts what was carried; all of this month.
     fn count(&mut self) -> u64 {
         let bytes = std::mem::take(&mut self.uncounted);

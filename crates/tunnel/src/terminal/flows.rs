@@ -1,24 +1,28 @@
 //! The flows of a terminal: applications' connections, each carried to the gateway.
 
 use std::convert::Infallible;
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Semaphore, watch};
+use h3::error::StreamError;
+use http::Response;
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot, watch};
 
 use super::connector::Connector;
 use super::gateways::{GatewayState, Gateways};
 use super::hosts::Hosts;
+use super::places::Places;
 use super::session::{DownStream, Session};
 use crate::flow::stalled::{Held, StalledFlows};
-use crate::flow::tally::Tally;
+use crate::flow::tally::{OpenFlow, Tally};
 use crate::flow::{Carried, FlowError, tcp};
 use crate::session::BidiStream;
 use crate::sockets::{Resolve, Socket};
 use crate::target::Target;
-use crate::transport::MAX_FLOWS;
+use crate::transport::{MAX_FLOWS, MAX_UDP_FLOWS};
 use crate::wire::proxy_status::Refusal;
 
 /// How long a flow waits for a session before it is reset. Browsers give up on a
@@ -28,7 +32,9 @@ const SESSION_WAIT: Duration = Duration::from_secs(10);
 /// How long the gateway has to say whether the origin accepts: the ten seconds that it
 /// gives the origin, and a satellite there and back. A gateway that has vanished is not
 /// waited for until its session times out.
-const ANSWER_WAIT: Duration = Duration::from_secs(15);
+pub(super) const ANSWER_WAIT: Duration = Duration::from_secs(15);
+
+type RequestStream = h3::client::RequestStream<BidiStream, Bytes>;
 
 /// A request is given up when nothing was heard of the gateway for so long.
 const SILENCE_WAIT: Duration = Duration::from_secs(8);
@@ -39,9 +45,10 @@ pub struct Terminal {
     session: watch::Receiver<Option<Session>>,
     gateways: watch::Receiver<Vec<GatewayState>>,
     flows: Arc<Semaphore>,
-    hosts: Hosts,
+    pub(super) hosts: Hosts,
     stalled: StalledFlows,
-    tally: Tally,
+    pub(super) udp: Places,
+    pub(super) tally: Tally,
 }
 
 impl Terminal {
@@ -64,6 +71,7 @@ impl Terminal {
             flows: Arc::new(Semaphore::new(MAX_FLOWS as usize)),
             hosts: Hosts::default(),
             stalled,
+            udp: Places::new(MAX_UDP_FLOWS),
             tally: Tally::default(),
         };
         (terminal, async move { keeper.keep().await })
@@ -95,35 +103,91 @@ impl Terminal {
         self.carry_numbered(socket, target, host.number()).await;
     }
 
-    async fn carry_numbered(&self, socket: impl Socket, target: Target, host: u32) {
-        let Ok(_place) = self.flows.try_acquire() else {
-            tracing::warn!(%target, "flow reset: {MAX_FLOWS} flows are open already");
-            self.tally.failed("too_many_flows");
+    /// The same for an application that is told first whether the origin accepts: `told` hears
+    /// it, and the socket is there after that.
+    pub async fn carry_accepted<S: Socket>(
+        &self,
+        client: IpAddr,
+        target: Target,
+        told: oneshot::Sender<Result<(), Refusal>>,
+        socket: impl Future<Output = io::Result<S>> + Send,
+    ) {
+        let host = self.hosts.enter(client);
+        let Some((_place, _open)) = self.begin(&target) else {
             return;
         };
-        let _open = self.tally.open();
-        let (carried, result) = match self.open(&target, host).await {
+        let accepted = async {
+            let (session, mut stream) = self.open(&target, host.number()).await?;
+            let answer = answered(&session, stream.recv_response()).await?;
+            Refusal::read(&answer)?;
+            Ok((session, stream))
+        };
+        let (carried, result) = match accepted.await {
             Ok((session, stream)) => {
-                let stopped = session.flows().stops.stopped(stream.id());
-                let stream_number = stream.id().into_inner();
-                let (up, down) = stream.split();
-                let opened = async |down: &mut DownStream| {
-                    let answer = tokio::time::timeout(ANSWER_WAIT, down.recv_response());
-                    let answer = tokio::select! {
-                        answer = answer => answer.map_err(|_| FlowError::Unanswered)??,
-                        () = session.silent_for(SILENCE_WAIT) => return Err(FlowError::Unanswered),
-                    };
-                    Refusal::read(&answer).map_err(FlowError::Refused)
-                };
-                let held = Held {
-                    windows: session.flows().windows.clone(),
-                    stream: stream_number,
-                };
-                tcp::carry(socket, up, down, opened, stopped, &self.stalled, &held).await
+                // Whoever does not hear it has no socket either.
+                let _ = told.send(Ok(()));
+                match socket.await {
+                    Ok(socket) => self.relay(socket, session, stream, true).await,
+                    Err(error) => (Carried::default(), Err(FlowError::Local(error))),
+                }
             }
+            Err(error) => {
+                let _ = told.send(Err(FlowError::refusal(&error)));
+                (Carried::default(), Err(error))
+            }
+        };
+        self.over(&target, carried, &result);
+    }
+
+    async fn carry_numbered(&self, socket: impl Socket, target: Target, host: u32) {
+        let Some((_place, _open)) = self.begin(&target) else {
+            return;
+        };
+        let (carried, result) = match self.open(&target, host).await {
+            Ok((session, stream)) => self.relay(socket, session, stream, false).await,
             Err(error) => (Carried::default(), Err(error)),
         };
-        self.tally.over(carried, &result);
+        self.over(&target, carried, &result);
+    }
+
+    /// A place for a flow to `target`, if there is one.
+    fn begin(&self, target: &Target) -> Option<(SemaphorePermit<'_>, OpenFlow)> {
+        let Ok(place) = self.flows.try_acquire() else {
+            tracing::warn!(%target, "flow reset: {MAX_FLOWS} flows are open already");
+            self.tally.failed("too_many_flows");
+            return None;
+        };
+        Some((place, self.tally.open()))
+    }
+
+    /// Carries both directions; the gateway has `answered` that the origin accepts, or will.
+    async fn relay(
+        &self,
+        socket: impl Socket,
+        session: Session,
+        stream: RequestStream,
+        answered: bool,
+    ) -> (Carried, Result<(), FlowError>) {
+        let stopped = session.flows().stops.stopped(stream.id());
+        let stream_number = stream.id().into_inner();
+        let (up, down) = stream.split();
+        let opened = async |down: &mut DownStream| {
+            if answered {
+                return Ok(());
+            }
+            let answer = self::answered(&session, down.recv_response()).await?;
+            Refusal::read(&answer).map_err(FlowError::Refused)
+        };
+        let held = Held {
+            windows: session.flows().windows.clone(),
+            stream: stream_number,
+        };
+        tcp::carry(socket, up, down, opened, stopped, &self.stalled, &held).await
+    }
+
+    /// Counts a flow that is over, and logs how it ended.
+    fn over(&self, target: &Target, carried: Carried, result: &Result<(), FlowError>) {
+        self.tally.over(carried, result);
         let Carried { up, down } = carried;
         match result {
             Ok(()) => tracing::debug!(%target, up, down, "flow ended"),
@@ -139,7 +203,7 @@ impl Terminal {
         &self,
         target: &Target,
         host: u32,
-    ) -> Result<(Session, h3::client::RequestStream<BidiStream, Bytes>), FlowError> {
+    ) -> Result<(Session, RequestStream), FlowError> {
         let session = self.open_session().await?;
         let stream = session.connect(target, host).await?;
         let id = stream.id().into_inner();
@@ -147,7 +211,7 @@ impl Terminal {
         Ok((session, stream))
     }
 
-    /// The session, waited for if there is none.
+    /// The session, as soon as there is one; flows wait for it, but not for long.
     pub(super) async fn open_session(&self) -> Result<Session, FlowError> {
         let mut current = self.session.clone();
         let wait = current.wait_for(|session| session.as_ref().is_some_and(|s| !s.is_closed()));
@@ -155,5 +219,17 @@ impl Terminal {
             Ok(Ok(session)) => session.clone().ok_or(FlowError::NoSession),
             _ => Err(FlowError::NoSession),
         }
+    }
+}
+
+/// The gateway's `answer` to a request, as long as it may take and the gateway is heard.
+pub(super) async fn answered(
+    session: &Session,
+    answer: impl Future<Output = Result<Response<()>, StreamError>>,
+) -> Result<Response<()>, FlowError> {
+    let answer = tokio::time::timeout(ANSWER_WAIT, answer);
+    tokio::select! {
+        answer = answer => Ok(answer.map_err(|_| FlowError::Unanswered)??),
+        () = session.silent_for(SILENCE_WAIT) => Err(FlowError::Unanswered),
     }
 }

@@ -7,6 +7,7 @@
 //! - `gateways`: with which gateway the session is
 //! - `hosts`: whose applications' connections
 //! - `flows`: applications' connections through it
+//! - `places`, `udp`: their flows of datagrams, which are bounded
 //! - [`dns`]: applications' questions of DNS
 
 mod session;
@@ -15,10 +16,13 @@ mod liveness;
 mod connector;
 mod gateways;
 mod hosts;
+mod places;
 mod flows;
+mod udp;
 pub mod dns;
 
 pub use connector::{Connector, SessionError};
 pub use flows::Terminal;
 pub use gateways::GatewayState;
 pub use session::Session;
+pub use udp::Unreachable;

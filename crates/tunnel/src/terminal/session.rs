@@ -16,7 +16,7 @@ use crate::session::{BidiStream, REPLACED, close, describe, path_summary, remote
 use crate::target::Target;
 use crate::transport::Transport;
 use crate::wire::proxy_status::{ErrorKind, Refusal};
-use crate::wire::{MAX_FIELD_SECTION, connect, dns, enrol};
+use crate::wire::{MAX_FIELD_SECTION, connect, connect_udp, dns, enrol};
 
 /// An open session. Clones are the same session.
 #[derive(Clone)]
@@ -28,7 +28,8 @@ pub struct Session {
     /// It waits for an answer of the gateway, in vain so far.
     silent: Arc<watch::Sender<bool>>,
     forgotten: Arc<AtomicBool>,
-    gateway: Target,
+    /// The gateway as it was asked for, the authority of requests.
+    gateway: Arc<Target>,
 }
 
 /// A request's receiving half.
@@ -51,6 +52,7 @@ impl Session {
         let (mut driver, requests) = h3::client::builder()
             .max_field_section_size(MAX_FIELD_SECTION)
             .send_grease(false)
+            .enable_datagram(true)
             .build::<_, _, Bytes>(wire)
             .await
             .map_err(|error| error.to_string())?;
@@ -65,7 +67,7 @@ impl Session {
             lease: Arc::new(lease),
             silent: Arc::new(watch::Sender::new(false)),
             forgotten: Arc::default(),
-            gateway,
+            gateway: Arc::new(gateway),
         })
     }
 
@@ -145,6 +147,19 @@ impl Session {
         self.requests
             .clone()
             .send_request(connect::request(target, host))
+            .await
+    }
+
+    /// Opens a flow of UDP datagrams of the host with number `host` to `target` and returns
+    /// at once, without the gateway's answer.
+    pub async fn connect_udp(
+        &self,
+        target: &Target,
+        host: u32,
+    ) -> Result<h3::client::RequestStream<BidiStream, Bytes>, StreamError> {
+        self.requests
+            .clone()
+            .send_request(connect_udp::request(&self.gateway, target, host))
             .await
     }
 

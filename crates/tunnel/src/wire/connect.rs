@@ -1,6 +1,6 @@
 //! CONNECT (RFC 9114, section 4.4): the request for a TCP connection to an origin.
 
-use http::{HeaderValue, Method, Request, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Uri};
 
 use super::proxy_status::{ErrorKind, Refusal};
 use crate::target::Target;
@@ -18,10 +18,15 @@ pub fn request(target: &Target, host: u32) -> Request<()> {
         .authority(target.to_string())
         .build()
         .expect("a checked host and a port are an authority");
-    if host != 0 {
-        request.headers_mut().insert(HOST, HeaderValue::from(host));
-    }
+    set_host(request.headers_mut(), host);
     request
+}
+
+/// Says that a request is for the host with number `host`, unless that is 0.
+pub(super) fn set_host(headers: &mut HeaderMap, host: u32) {
+    if host != 0 {
+        headers.insert(HOST, HeaderValue::from(host));
+    }
 }
 
 /// The number of the host whose connection is asked for; 0 if that is not said.

@@ -1,6 +1,7 @@
 //! The wire format: HTTP/3 (RFC 9114) between terminal and gateway.
 //!
 //! - [`connect`]: the request for a TCP connection
+//! - [`connect_udp`]: the request for UDP datagrams, carried as [`datagram`]s and [`capsule`]s
 //! - [`dns`]: a question of DNS
 //! - [`enrol`]: the request to enrol a terminal
 //! - [`request`]: any of them, as the gateway reads it
@@ -8,6 +9,9 @@
 
 pub mod proxy_status;
 pub mod connect;
+pub mod datagram;
+pub mod capsule;
+pub mod connect_udp;
 pub mod dns;
 pub mod enrol;
 pub mod request;

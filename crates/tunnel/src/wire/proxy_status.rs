@@ -3,9 +3,13 @@
 use std::fmt;
 use std::io;
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
-const PROXY_STATUS: &str = "proxy-status";
+const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
+
+/// No descriptor is left to this process, or to the machine (errno(3), Linux).
+const EMFILE: i32 = 24;
+const ENFILE: i32 = 23;
 
 /// The answer that a request succeeds.
 pub fn accepted() -> Response<()> {
@@ -131,6 +135,9 @@ impl ErrorKind {
             | io::ErrorKind::NetworkUnreachable
             | io::ErrorKind::AddrNotAvailable
             | io::ErrorKind::NetworkDown => Self::DestinationIpUnroutable,
+            _ if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => {
+                Self::ConnectionLimitReached
+            }
             io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => {
                 Self::ConnectionTerminated
             }
@@ -150,6 +157,15 @@ impl Refusal {
     pub fn response(&self) -> Response<()> {
         let mut response = Response::new(());
         *response.status_mut() = self.kind.status();
+        *response.headers_mut() = self.trailers();
+        response
+            .headers_mut()
+            .insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+        response
+    }
+
+    /// The trailers that tell it after an answer that promised success (RFC 9209, section 2).
+    pub fn trailers(&self) -> HeaderMap {
         // A structured string holds printable ASCII, '"' and '\' escaped (RFC 9651, section 3.3.3).
         let mut detail = String::new();
         for c in self.detail.chars().take(200) {
@@ -161,11 +177,17 @@ impl Refusal {
         }
         let status = format!("bentpipe; error={}; details=\"{detail}\"", self.kind.name());
         let value = HeaderValue::from_str(&status).expect("only printable ASCII is left");
-        response.headers_mut().insert(PROXY_STATUS, value);
-        response
-            .headers_mut()
-            .insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
-        response
+        HeaderMap::from_iter([(PROXY_STATUS, value)])
+    }
+
+    /// Reads what trailers tell, if it is a failure.
+    pub fn read_trailers(trailers: &HeaderMap) -> Option<Self> {
+        let said = String::from_utf8_lossy(trailers.get(PROXY_STATUS)?.as_bytes());
+        let (kind, detail) = parse(&said);
+        Some(Self {
+            kind,
+            detail: detail.to_owned(),
+        })
     }
 
     /// Reads an answer: nothing when the flow is open, else why it is not.
@@ -179,18 +201,24 @@ impl Refusal {
             .map_or("no Proxy-Status".into(), |value| {
                 String::from_utf8_lossy(value.as_bytes())
             });
-        let kind = ErrorKind::ALL
-            .iter()
-            .find(|(_, name, _)| said.contains(&format!("error={name}")))
-            .map_or(ErrorKind::Other, |(kind, ..)| *kind);
-        let detail = said
-            .split_once("details=\"")
-            .map_or(&*said, |(_, rest)| rest.trim_end_matches('"'));
+        let (kind, detail) = parse(&said);
         Err(Self {
             kind,
             detail: format!("{} ({detail})", response.status()),
         })
     }
+}
+
+/// What a Proxy-Status says: the kind of failure, and its details.
+fn parse(said: &str) -> (ErrorKind, &str) {
+    let kind = ErrorKind::ALL
+        .iter()
+        .find(|(_, name, _)| said.contains(&format!("error={name}")))
+        .map_or(ErrorKind::Other, |(kind, ..)| *kind);
+    let detail = said
+        .split_once("details=\"")
+        .map_or(said, |(_, rest)| rest.trim_end_matches('"'));
+    (kind, detail)
 }
 
 #[cfg(test)]
@@ -209,5 +237,11 @@ mod tests {
             assert!(read.detail.contains("port"), "{read}");
         }
         assert_eq!(Refusal::read(&accepted()), Ok(()));
+        let refusal = Refusal {
+            kind: ErrorKind::ConnectionRefused,
+            detail: "192.0.2.7:53".into(),
+        };
+        assert_eq!(Refusal::read_trailers(&refusal.trailers()), Some(refusal));
+        assert_eq!(Refusal::read_trailers(&HeaderMap::new()), None);
     }
 }

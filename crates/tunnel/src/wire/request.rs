@@ -3,7 +3,7 @@
 use http::Method;
 
 use super::proxy_status::{ErrorKind, Refusal};
-use super::{connect, dns, enrol};
+use super::{connect, connect_udp, dns, enrol};
 use crate::identity::Fingerprint;
 use crate::target::Target;
 
@@ -12,6 +12,8 @@ use crate::target::Target;
 pub enum Request {
     /// A TCP connection to an origin.
     Connect(Target),
+    /// UDP datagrams to and from a peer.
+    ConnectUdp(Target),
     /// A question of DNS.
     Dns(dns::Question),
     /// To enrol a terminal.
@@ -25,8 +27,12 @@ impl Request {
             kind: ErrorKind::Unsupported,
             detail: detail.into(),
         };
-        if request.extensions().get::<h3::ext::Protocol>().is_some() {
-            return Err(unsupported("extended CONNECT"));
+        match request.extensions().get::<h3::ext::Protocol>() {
+            Some(&h3::ext::Protocol::CONNECT_UDP) if request.method() == Method::CONNECT => {
+                return connect_udp::target(request).map(Self::ConnectUdp);
+            }
+            Some(_) => return Err(unsupported("of extended CONNECT, connect-udp only")),
+            None => {}
         }
         match *request.method() {
             Method::CONNECT => connect::target(request).map(Self::Connect),
@@ -49,7 +55,12 @@ mod tests {
             let target: Target = text.parse().unwrap();
             assert_eq!(
                 Request::read(&connect::request(&target, 0)),
-                Ok(Request::Connect(target))
+                Ok(Request::Connect(target.clone()))
+            );
+            let gateway = "192.0.2.1:4433".parse().unwrap();
+            assert_eq!(
+                Request::read(&connect_udp::request(&gateway, &target, 0)),
+                Ok(Request::ConnectUdp(target))
             );
         }
     }

@@ -21,9 +21,9 @@ use bentpipe_tunnel::gateway::policy::{Policies, Unlimited};
 use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
 use bentpipe_tunnel::identity::{Fingerprint, Identity, PeerRole, Registry};
 use bentpipe_tunnel::paths::Paths;
-use bentpipe_tunnel::sockets::{Dial, Resolve, Socket};
+use bentpipe_tunnel::sockets::{DatagramSocket, Dial, Resolve, Socket};
 use bentpipe_tunnel::target::Target;
-use bentpipe_tunnel::terminal::{Connector, Session, Terminal};
+use bentpipe_tunnel::terminal::{Connector, Session, Terminal, Unreachable};
 use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::Span;
 use bentpipe_vnet::clock::{Clock, virtual_time};
@@ -161,6 +161,73 @@ impl AsyncWrite for Stream {
     }
 }
 
+// ------------------------------------------------------------ datagrams
+
+/// A connected datagram socket in memory.
+#[derive(Debug)]
+pub struct DatagramEnd {
+    sends: UnboundedSender<Vec<u8>>,
+    receives: Mutex<UnboundedReceiver<Vec<u8>>>,
+    failure: Mutex<Option<io::ErrorKind>>,
+}
+
+/// A connected pair.
+pub fn datagram_pair() -> (DatagramEnd, DatagramEnd) {
+    let (to_b, from_a) = unbounded_channel();
+    let (to_a, from_b) = unbounded_channel();
+    let end = |sends, receives| DatagramEnd {
+        sends,
+        receives: Mutex::new(receives),
+        failure: Mutex::default(),
+    };
+    (end(to_b, from_b), end(to_a, from_a))
+}
+
+impl DatagramEnd {
+    /// Lets the first use of the socket fail.
+    fn fail(&self, kind: io::ErrorKind) {
+        *self.failure.lock().unwrap() = Some(kind);
+    }
+
+    /// Sends a datagram to the peer; nobody may be there.
+    pub fn send(&self, datagram: &[u8]) {
+        let _ = self.sends.send(datagram.to_vec());
+    }
+
+    /// The next datagram; nothing when the peer is gone.
+    pub async fn receive(&self) -> Option<Vec<u8>> {
+        std::future::poll_fn(|context| self.receives.lock().unwrap().poll_recv(context)).await
+    }
+}
+
+impl DatagramSocket for DatagramEnd {
+    fn poll_receive(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if let Some(kind) = *self.failure.lock().unwrap() {
+            return Poll::Ready(Err(kind.into()));
+        }
+        match ready!(self.receives.lock().unwrap().poll_recv(context)) {
+            Some(datagram) => {
+                buffer.put_slice(&datagram);
+                Poll::Ready(Ok(()))
+            }
+            None => Poll::Pending,
+        }
+    }
+
+    fn poll_send(&self, _context: &mut Context<'_>, datagram: &[u8]) -> Poll<io::Result<()>> {
+        self.send(datagram);
+        Poll::Ready(Ok(()))
+    }
+
+    fn failure(&self) -> impl Future<Output = io::Error> + Send {
+        std::future::pending()
+    }
+}
+
 /// What stands at an address that the gateway dials.
 #[derive(Debug, Clone)]
 pub enum Origin {
@@ -174,7 +241,11 @@ pub enum Origin {
 
 /// The internet behind the gateway.
 #[derive(Debug, Clone, Default)]
-pub struct Internet(Arc<Mutex<BTreeMap<SocketAddr, Origin>>>, pub NameServer);
+pub struct Internet(
+    Arc<Mutex<BTreeMap<SocketAddr, Origin>>>,
+    pub NameServer,
+    Arc<Mutex<BTreeMap<SocketAddr, UnboundedSender<DatagramEnd>>>>,
+);
 
 /// What a name server answers, by name, and how often it was asked.
 #[derive(Debug, Clone, Default)]
@@ -212,6 +283,15 @@ impl Internet {
         let (accepted, connections) = unbounded_channel();
         self.put(address, Origin::Accepts(accepted));
         connections
+    }
+
+    /// Puts a UDP peer at `address`; each socket of the gateway that talks to it has its
+    /// other end come out of the channel.
+    pub fn serve_udp(&self, address: &str) -> UnboundedReceiver<DatagramEnd> {
+        let (opened, sockets) = unbounded_channel();
+        let address = address.parse().unwrap();
+        self.2.lock().unwrap().insert(address, opened);
+        sockets
     }
 
     /// Puts `origin` at `address`.
@@ -259,6 +339,17 @@ impl Resolve for Internet {
 
 impl Dial for Internet {
     type Socket = Stream;
+    type Datagrams = DatagramEnd;
+
+    async fn dial_udp(&self, address: SocketAddr) -> io::Result<DatagramEnd> {
+        let peer = self.2.lock().unwrap().get(&address).cloned();
+        let (ours, theirs) = datagram_pair();
+        match peer {
+            Some(peer) => peer.send(theirs).map_err(io::Error::other)?,
+            None => ours.fail(io::ErrorKind::ConnectionRefused),
+        }
+        Ok(ours)
+    }
 
     async fn dial(&self, address: SocketAddr) -> io::Result<Stream> {
         let origin = self.0.lock().unwrap().get(&address).cloned();
@@ -535,6 +626,24 @@ impl World {
         let session = sessions.wait_for(other).await.unwrap().clone().unwrap();
         session.confirmed().await.unwrap();
         session
+    }
+
+    /// An application's UDP socket that is connected through the tunnel to `target`, and
+    /// what it is told in the end.
+    pub fn connect_udp(
+        &self,
+        host: u8,
+        target: &str,
+    ) -> (DatagramEnd, JoinHandle<Option<Unreachable>>) {
+        let (application, terminals_side) = datagram_pair();
+        let terminal = self.terminal.clone();
+        let target: Target = target.parse().unwrap();
+        let client = IpAddr::from([192, 168, 7, host]);
+        let carried = tokio::spawn(async move {
+            let socket = terminals_side;
+            terminal.carry_udp_for(client, &socket, target).await
+        });
+        (application, carried)
     }
 
     /// Waits until the session is up and both ends know it.

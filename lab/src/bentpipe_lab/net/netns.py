@@ -94,10 +94,10 @@ class Namespace:
         with self.entered():
             return Path("/proc/sys", *key.split(".")).read_text().strip()
 
-    def socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
+    def socket(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM, protocol: int = 0) -> socket.socket:
         """Open a socket that lives inside, for a caller that lives outside."""
         with self.entered():
-            return socket.socket(family, kind)
+            return socket.socket(family, kind, protocol)
 
     @contextmanager
     def entered(self) -> Iterator[None]:

@@ -85,7 +85,7 @@ class Workload(Part, ABC):
     runs_for_s: ClassVar[float | None] = None
     """How long it lasts, where that is fixed and its time tells nothing."""
 
-    overhead_s: ClassVar[float] = 0.0
+    overhead_s: float = 0.0
     """What a run takes beside what it measures: the start of a browser, for example."""
 
     def with_options(self, chosen: Mapping[str, str]) -> Self:

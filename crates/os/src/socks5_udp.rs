@@ -1,0 +1,145 @@
+//! UDP ASSOCIATE of SOCKS5 (RFC 1928, section 7): datagrams of an application that names
+//! the peer of each in a header.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use bentpipe_tunnel::sockets::DatagramSocket;
+use bentpipe_tunnel::target::{Host, Target};
+use bentpipe_tunnel::terminal::Terminal;
+use fast_socks5::util::target_addr::TargetAddr;
+use fast_socks5::{new_udp_header, parse_udp_request};
+use tokio::io::{AsyncReadExt as _, ReadBuf};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::sync::mpsc;
+
+/// Datagrams that wait until their flow takes them.
+const WAITING: usize = 64;
+/// The longest datagram with its header, bytes: a UDP payload over IPv6.
+const LONGEST: usize = 65_527;
+
+type Flows = Arc<Mutex<BTreeMap<String, mpsc::Sender<Vec<u8>>>>>;
+
+/// Carries the datagrams of `relay` until `application` ends the connection by which it has
+/// asked for it. Only its own machine is heard, at the port from which the first came.
+pub(crate) async fn serve(
+    mut application: TcpStream,
+    relay: UdpSocket,
+    terminal: Terminal,
+) -> io::Result<()> {
+    let machine = application.peer_addr()?.ip();
+    let relay = Arc::new(relay);
+    let flows = Flows::default();
+    let mut client: Option<SocketAddr> = None;
+    let mut buffer = vec![0; LONGEST];
+    let mut ignored = [0; 64];
+    loop {
+        let (length, from) = tokio::select! {
+            read = application.read(&mut ignored) => match read? {
+                // Its flows end with their senders.
+                0 => return Ok(()),
+                _ => continue,
+            },
+            received = relay.recv_from(&mut buffer) => match received {
+                Ok(received) => received,
+                // An ICMP error about one of the answers.
+                Err(_) => continue,
+            },
+        };
+        if from.ip() != machine || client.is_some_and(|client| client != from) {
+            continue;
+        }
+        // No fragments (section 7 lets a server drop them), no header, no peer: dropped.
+        let Ok((0, peer, payload)) = parse_udp_request(&buffer[..length]).await else {
+            continue;
+        };
+        let Some(target) = target(&peer) else {
+            continue;
+        };
+        client = Some(from);
+        let key = target.to_string();
+        let mut open = flows.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(flow) = open.get(&key)
+            && !flow.is_closed()
+        {
+            // A full one loses what comes too fast, as any queue does.
+            let _ = flow.try_send(payload.to_vec());
+            continue;
+        }
+        let Ok(header) = new_udp_header(peer) else {
+            continue;
+        };
+        let (give, receives) = mpsc::channel(WAITING);
+        let _ = give.try_send(payload.to_vec());
+        open.insert(key.clone(), give);
+        drop(open);
+        let socket = RelayFlow {
+            relay: relay.clone(),
+            client: from,
+            header,
+            receives: Mutex::new(receives),
+        };
+        let (flows, terminal) = (Arc::downgrade(&flows), terminal.clone());
+        tokio::spawn(async move {
+            terminal
+                .carry_udp_for(machine.to_canonical(), &socket, target)
+                .await;
+            drop(socket);
+            if let Some(flows) = flows.upgrade() {
+                let mut open = flows.lock().unwrap_or_else(PoisonError::into_inner);
+                if open.get(&key).is_some_and(mpsc::Sender::is_closed) {
+                    open.remove(&key);
+                }
+            }
+        });
+    }
+}
+
+/// The peer that a header names.
+pub(crate) fn target(peer: &TargetAddr) -> Option<Target> {
+    match peer {
+        TargetAddr::Ip(address) if address.port() != 0 => Some(Target::from(*address)),
+        TargetAddr::Domain(name, port) if *port != 0 => {
+            Host::name(name).map(|host| Target { host, port: *port })
+        }
+        _ => None,
+    }
+}
+
+/// The datagrams of an application to and from one peer.
+#[derive(Debug)]
+struct RelayFlow {
+    relay: Arc<UdpSocket>,
+    client: SocketAddr,
+    /// Stands before each answer: the peer as the application named it.
+    header: Vec<u8>,
+    receives: Mutex<mpsc::Receiver<Vec<u8>>>,
+}
+
+impl DatagramSocket for RelayFlow {
+    fn poll_receive(
+        &self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut receives = self.receives.lock().unwrap_or_else(PoisonError::into_inner);
+        let datagram = ready!(receives.poll_recv(context))
+            .ok_or_else(|| io::Error::other("the association is over"))?;
+        buffer.put_slice(&datagram);
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_send(&self, context: &mut Context<'_>, datagram: &[u8]) -> Poll<io::Result<()>> {
+        let answer = [&self.header, datagram].concat();
+        let sent = self.relay.poll_send_to(context, &answer, self.client);
+        sent.map(|sent| sent.map(drop))
+    }
+
+    /// The relay is the application's, and not connected to anybody.
+    fn failure(&self) -> impl Future<Output = io::Error> + Send {
+        std::future::pending()
+    }
+}

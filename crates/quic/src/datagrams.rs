@@ -1,0 +1,427 @@
+//! HTTP datagrams (RFC 9297) of a session, in QUIC DATAGRAM frames (RFC 9221).
+//!
+//! A frame names the request that it belongs to by a quarter of its stream's ID. What
+//! arrives waits, bounded, at its request; what arrives before its request (a peer may send
+//! both at once) waits for it for a moment.
+//!
+//! The QUIC library sends datagrams before stream data, so a download does not delay them,
+//! as far as the congestion window lets anything be sent. What does not leave at once waits
+//! here: one queue for each host, each in its turn by bytes (deficit round robin, Shreedhar
+//! and Varghese 1995), under controlled delay ([`crate::codel`]).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use h3::error::Code;
+use h3::quic::StreamId;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::codel::CoDel;
+use crate::schedule::Host;
+use crate::varint;
+
+/// What the library holds of datagrams that it has not sent: what keeps it busy until the
+/// next are handed over, bytes.
+pub const SEND_BUFFER: usize = 16 * 1024;
+/// What the library holds of datagrams that have not been handed to their requests, bytes.
+pub const RECEIVE_BUFFER: usize = 1 << 20;
+/// What one request holds that it has not taken, bytes, and all of a session together.
+const INBOX: usize = 512 * 1024;
+const INBOXES: usize = 4 << 20;
+/// What is held for requests that have not come yet, bytes, and for how long: a request
+/// that was lost comes a round trip later.
+const EARLY: usize = 64 * 1024;
+const EARLY_TIME: Duration = Duration::from_secs(2);
+/// What waits to be sent for one host, bytes, and for all: a second at 2 and at 8 Mbit/s.
+const HOST_QUEUE: usize = 256 * 1024;
+const QUEUES: usize = 1 << 20;
+/// What every datagram counts beside its bytes: an empty one takes memory too.
+const OVERHEAD: usize = 64;
+/// What a host may send at its turn, bytes: a full packet.
+const QUANTUM: usize = 1500;
+/// Datagrams that are taken from the library at a time.
+const BATCH: usize = 32;
+
+/// The datagrams of one session. Clones are the same.
+#[derive(Clone)]
+pub struct Datagrams(Arc<Shared>);
+
+struct Shared {
+    connection: noq::Connection,
+    state: Mutex<State>,
+    /// Something waits to be sent.
+    waiting: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    inboxes: BTreeMap<u64, Inbox>,
+    /// Bytes in all inboxes.
+    held: usize,
+    early: VecDeque<(Instant, u64, Bytes)>,
+    early_bytes: usize,
+    outgoing: Outgoing,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Inbox {
+    datagrams: VecDeque<Bytes>,
+    bytes: usize,
+    reader: Option<Waker>,
+}
+
+/// What has become of a session's datagrams.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Dropped because they had waited too long to be sent, or too many did.
+    pub dropped_unsent: u64,
+    /// Dropped because their request did not take them in time.
+    pub dropped_unread: u64,
+    /// Of no open request.
+    pub unknown: u64,
+}
+
+/// The datagram is longer than the path, or the peer, takes in one frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the datagram does not fit into a QUIC packet of this path")]
+pub struct TooLong;
+
+impl Datagrams {
+    /// The datagrams of `connection`, carried by two tasks that end with it.
+    pub(crate) fn new(connection: noq::Connection) -> Self {
+        let datagrams = Self(Arc::new(Shared {
+            connection,
+            state: Mutex::default(),
+            waiting: Notify::new(),
+        }));
+        tokio::spawn(datagrams.clone().receive());
+        tokio::spawn(datagrams.clone().send());
+        datagrams
+    }
+
+    /// The datagrams of the request on `stream`, which belongs to `host`.
+    pub fn open(&self, stream: StreamId, host: Host) -> FlowDatagrams {
+        let id = stream.into_inner();
+        let mut state = self.lock();
+        let state = &mut *state;
+        let mut inbox = Inbox::default();
+        let early = std::mem::take(&mut state.early);
+        for (at, of, content) in early {
+            if of == id {
+                state.early_bytes -= cost(&content);
+                state.held += cost(&content);
+                inbox.bytes += cost(&content);
+                inbox.datagrams.push_back(content);
+            } else {
+                state.early.push_back((at, of, content));
+            }
+        }
+        state.inboxes.insert(id, inbox);
+        FlowDatagrams {
+            all: self.clone(),
+            id,
+            host,
+        }
+    }
+
+    /// What has become of the session's datagrams so far.
+    pub fn counts(&self) -> Counts {
+        self.lock().counts
+    }
+
+    /// Hands what arrives to its request.
+    async fn receive(self) {
+        let mut batch: [Bytes; BATCH] = Default::default();
+        loop {
+            let read = self.0.connection.read_many_datagrams(&mut batch).await;
+            let Ok(count) = read else { return };
+            let opened_by_peer = self.0.connection.side().is_server();
+            let mut state = self.lock();
+            for frame in &mut batch[..count] {
+                let frame = std::mem::take(frame);
+                if state.arrived(frame, opened_by_peer).is_err() {
+                    drop(state);
+                    let code = Code::H3_DATAGRAM_ERROR.value();
+                    let code = noq::VarInt::from_u64(code).unwrap_or(noq::VarInt::MAX);
+                    let reason = b"a DATAGRAM frame without a request's number";
+                    self.0.connection.close(code, reason);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Sends what waits.
+    async fn send(self) {
+        loop {
+            let next = self.lock().outgoing_next();
+            let Some(frame) = next else {
+                tokio::select! {
+                    () = self.0.waiting.notified() => continue,
+                    _ = self.0.connection.closed() => return,
+                }
+            };
+            use noq::SendDatagramError::{ConnectionLost, Disabled, TooLarge, UnsupportedByPeer};
+            match self.0.connection.send_datagram_wait(frame).await {
+                Ok(()) => {}
+                // The path has become narrower meanwhile.
+                Err(TooLarge) => self.lock().counts.dropped_unsent += 1,
+                Err(UnsupportedByPeer | Disabled | ConnectionLost(_)) => return,
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Takes a frame in. The error is one without a number (RFC 9297, section 2.1).
+    fn arrived(&mut self, mut frame: Bytes, opened_by_peer: bool) -> Result<(), ()> {
+        let (quarter, length) = varint::read(&frame).ok_or(())?;
+        if quarter > varint::MAX / 4 {
+            return Err(());
+        }
+        let id = quarter * 4;
+        frame.advance(length);
+        let cost = cost(&frame);
+        if let Some(inbox) = self.inboxes.get_mut(&id) {
+            if inbox.bytes + cost > INBOX || self.held + cost > INBOXES {
+                self.counts.dropped_unread += 1;
+                return Ok(());
+            }
+            self.held += cost;
+            inbox.bytes += cost;
+            inbox.datagrams.push_back(frame);
+            if let Some(reader) = inbox.reader.take() {
+                reader.wake();
+            }
+            return Ok(());
+        }
+        if !opened_by_peer {
+            // Its request is over.
+            self.counts.unknown += 1;
+            return Ok(());
+        }
+        let now = now();
+        self.early.push_back((now, id, frame));
+        self.early_bytes += cost;
+        while let Some((since, _, oldest)) = self.early.front()
+            && (self.early_bytes > EARLY || now - *since > EARLY_TIME)
+        {
+            self.early_bytes -= self::cost(oldest);
+            self.early.pop_front();
+            self.counts.unknown += 1;
+        }
+        Ok(())
+    }
+
+    /// The next frame to send, whoever's turn it is.
+    fn outgoing_next(&mut self) -> Option<Bytes> {
+        let next = self.outgoing.next(now(), &mut self.counts);
+        self.outgoing.under_way = next.is_some();
+        next
+    }
+}
+
+/// One request's datagrams; nobody takes any more when it is dropped.
+pub struct FlowDatagrams {
+    all: Datagrams,
+    id: u64,
+    host: Host,
+}
+
+impl FlowDatagrams {
+    /// Sends a datagram with `content`, or lets it wait for its turn.
+    pub fn send(&self, content: &[u8]) -> Result<(), TooLong> {
+        let connection = &self.all.0.connection;
+        let quarter = self.id / 4;
+        let length = varint::length(quarter) + content.len();
+        if connection.max_datagram_size().is_none_or(|m| length > m) {
+            return Err(TooLong);
+        }
+        let mut frame = BytesMut::with_capacity(length);
+        varint::put(quarter, &mut frame);
+        frame.extend_from_slice(content);
+        let frame = frame.freeze();
+        let mut state = self.all.lock();
+        let state = &mut *state;
+        let nothing_waits = state.outgoing.bytes == 0 && !state.outgoing.under_way;
+        if nothing_waits && connection.datagram_send_buffer_space() >= length {
+            // An error is that of a connection which is lost.
+            let _ = connection.send_datagram(frame);
+            return Ok(());
+        }
+        if state.outgoing.enter(self.host, frame, now()) {
+            self.all.0.waiting.notify_one();
+        } else {
+            state.counts.dropped_unsent += 1;
+        }
+        Ok(())
+    }
+
+    /// The content of the next datagram.
+    pub async fn receive(&self) -> Bytes {
+        std::future::poll_fn(|context| self.poll_receive(context)).await
+    }
+
+    fn poll_receive(&self, context: &mut Context<'_>) -> Poll<Bytes> {
+        let mut state = self.all.lock();
+        let state = &mut *state;
+        let Some(inbox) = state.inboxes.get_mut(&self.id) else {
+            return Poll::Pending;
+        };
+        let Some(content) = inbox.datagrams.pop_front() else {
+            inbox.reader = Some(context.waker().clone());
+            if inbox.datagrams.capacity() > 0 {
+                // An idle flow holds no buffer.
+                inbox.datagrams = VecDeque::new();
+            }
+            return Poll::Pending;
+        };
+        inbox.bytes -= cost(&content);
+        state.held -= cost(&content);
+        Poll::Ready(content)
+    }
+}
+
+impl Drop for FlowDatagrams {
+    fn drop(&mut self) {
+        let mut state = self.all.lock();
+        if let Some(inbox) = state.inboxes.remove(&self.id) {
+            state.held -= inbox.bytes;
+        }
+    }
+}
+
+/// What waits to be sent.
+#[derive(Default)]
+struct Outgoing {
+    hosts: BTreeMap<Host, Line>,
+    /// Those of them whose line is not empty, in their turn.
+    turns: VecDeque<Host>,
+    bytes: usize,
+    /// A frame is on its way into the library: none may overtake it.
+    under_way: bool,
+}
+
+/// What waits for one host.
+#[derive(Default)]
+struct Line {
+    frames: VecDeque<(Instant, Bytes)>,
+    bytes: usize,
+    deficit: usize,
+    codel: CoDel,
+}
+
+impl Outgoing {
+    /// Puts `frame` into the line of `host`; `false` if that is too long.
+    fn enter(&mut self, host: Host, frame: Bytes, now: Instant) -> bool {
+        let cost = cost(&frame);
+        if self.bytes + cost > QUEUES {
+            return false;
+        }
+        let line = self.hosts.entry(host).or_default();
+        if line.bytes + cost > HOST_QUEUE {
+            return false;
+        }
+        if line.frames.is_empty() {
+            line.deficit = 0;
+            self.turns.push_back(host);
+        }
+        self.bytes += cost;
+        line.bytes += cost;
+        line.frames.push_back((now, frame));
+        true
+    }
+
+    /// Takes out the next frame to send; those that have waited too long are dropped.
+    fn next(&mut self, now: Instant, counts: &mut Counts) -> Option<Bytes> {
+        loop {
+            let host = *self.turns.front()?;
+            let line = self.hosts.get_mut(&host)?;
+            let Some((entered, frame)) = line.frames.front() else {
+                // Nobody waits any more.
+                self.turns.pop_front();
+                self.hosts.remove(&host);
+                continue;
+            };
+            let (entered, cost) = (*entered, cost(frame));
+            if line.deficit < cost {
+                line.deficit += QUANTUM + OVERHEAD;
+                self.turns.rotate_left(1);
+                continue;
+            }
+            let (_, frame) = line.frames.pop_front()?;
+            line.bytes -= cost;
+            self.bytes -= cost;
+            if line.codel.drops(now, entered, line.bytes) {
+                counts.dropped_unsent += 1;
+                continue;
+            }
+            line.deficit -= cost;
+            return Some(frame);
+        }
+    }
+}
+
+fn cost(content: &Bytes) -> usize {
+    content.len() + OVERHEAD
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the runtime's clock, which is virtual in the simulator"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(quarter: u64, content: usize) -> Bytes {
+        let mut frame = BytesMut::new();
+        varint::put(quarter, &mut frame);
+        frame.resize(frame.len() + content, 7);
+        frame.freeze()
+    }
+
+    #[test]
+    fn hosts_take_turns_by_bytes_and_a_flood_of_one_takes_no_room_of_others() {
+        let (mut outgoing, mut counts) = (Outgoing::default(), Counts::default());
+        let now = now();
+        let refused = (0..1000).filter(|_| !outgoing.enter(1, frame(1, 1200), now));
+        assert!(refused.count() > 700);
+        for _ in 0..100 {
+            assert!(outgoing.enter(2, frame(2, 300), now));
+        }
+        let mut sent = [0usize; 3];
+        while sent[2] < 100 * 300 {
+            let frame = outgoing.next(now, &mut counts).unwrap();
+            sent[usize::from(frame[0])] += frame.len() - 1;
+        }
+        assert!(sent[1].abs_diff(sent[2]) < 6000, "{sent:?}");
+    }
+
+    #[test]
+    fn what_comes_before_its_request_is_bounded() {
+        let mut state = State::default();
+        for quarter in 0..1000 {
+            state.arrived(frame(quarter, 1000), true).unwrap();
+            assert!(state.early_bytes <= EARLY + 1000 + OVERHEAD);
+        }
+        state.arrived(frame(5, 10), false).unwrap();
+        assert!(state.counts.unknown > 900);
+        assert_eq!(state.arrived(Bytes::from_static(&[0xff]), true), Err(()));
+        let beyond = Bytes::from_static(&[0xff; 8]);
+        assert_eq!(state.arrived(beyond, true), Err(()));
+    }
+}

@@ -1,0 +1,203 @@
+//! A flow of UDP datagrams: a local socket with one peer, and a request of the tunnel
+//! (RFC 9298).
+//!
+//! The rules, the same at both ends of the tunnel:
+//!
+//! - A datagram is one QUIC DATAGRAM frame; one that is too long for that is a capsule on
+//!   the request's stream, behind which what follows waits. None is cut or joined.
+//! - The flow ends when it has been idle, when the other end has ended its half of the
+//!   stream, or when the local socket fails.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bentpipe_quic::datagrams::FlowDatagrams;
+use bytes::Bytes;
+use tokio::io::ReadBuf;
+
+use super::outcome::{Carried, FlowError};
+use super::stream::{Down, Up};
+use crate::sockets::DatagramSocket;
+use crate::wire::capsule::{self, MalformedCapsule};
+use crate::wire::datagram::{self, ContentError, LONGEST, UDP_PAYLOAD};
+use crate::wire::proxy_status::Refusal;
+
+/// Datagrams that are taken from a socket before others have their turn.
+const BURST: usize = 64;
+
+/// How long a flow may be idle.
+#[derive(Debug, Clone, Copy)]
+pub struct IdleLimits {
+    /// Once datagrams have gone both ways.
+    pub answered: Duration,
+    /// Before.
+    pub unanswered: Duration,
+}
+
+/// What a flow has done, also for those who watch it. Counts wrap.
+#[derive(Debug, Default)]
+pub struct Activity {
+    datagrams: AtomicU32,
+    up: AtomicU64,
+    down: AtomicU64,
+}
+
+impl Activity {
+    /// Datagrams so far, both ways.
+    pub fn datagrams(&self) -> u32 {
+        self.datagrams.load(Ordering::Relaxed)
+    }
+
+    /// Whether datagrams have gone both ways.
+    pub fn is_answered(&self) -> bool {
+        self.up.load(Ordering::Relaxed) > 0 && self.down.load(Ordering::Relaxed) > 0
+    }
+
+    /// Payload bytes so far.
+    pub fn carried(&self) -> Carried {
+        Carried {
+            up: self.up.load(Ordering::Relaxed),
+            down: self.down.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Notes that a datagram is carried.
+    pub fn note(&self) {
+        self.datagrams.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn count(&self, bytes: &AtomicU64, length: usize) {
+        self.note();
+        // An empty datagram is an answer too.
+        bytes.fetch_add(length.max(1) as u64, Ordering::Relaxed);
+    }
+}
+
+/// Carries a flow between `socket` and a request: its `datagrams` and the stream made of
+/// `up` and `down`.
+///
+/// `opened` is awaited before capsules are taken from `down`: the terminal reads the
+/// gateway's answer there, while datagrams already go both ways. `stopped` resolves when
+/// the other end reads no more of `up`.
+///
+/// Returns when the flow is over, with both halves of the stream as they are.
+pub async fn carry<U: Up, D: Down>(
+    socket: &impl DatagramSocket,
+    datagrams: &FlowDatagrams,
+    (up, down): (&mut U, &mut D),
+    opened: impl AsyncFnOnce(&mut D) -> Result<(), FlowError>,
+    stopped: impl Future<Output = ()> + Send,
+    idle: IdleLimits,
+    activity: &Activity,
+) -> Result<(), FlowError> {
+    let upward = async {
+        let mut burst = 0;
+        loop {
+            let capsule = receive(socket, datagrams, activity).await?;
+            if let Some(capsule) = capsule {
+                up.send(capsule).await?;
+            }
+            burst += 1;
+            if burst % BURST == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+    let beside_the_stream = async {
+        loop {
+            deliver(socket, datagrams.receive().await, activity).await?;
+        }
+    };
+    let on_the_stream = async {
+        opened(&mut *down).await?;
+        let mut capsules = capsule::Reader::default();
+        while let Some(data) = down.receive().await? {
+            capsules.take(&data);
+            while let Some(content) = capsules.next_datagram()? {
+                deliver(socket, content, activity).await?;
+            }
+        }
+        capsules.end()?;
+        match down.trailers().await?.as_ref().map(Refusal::read_trailers) {
+            Some(Some(refusal)) => Err(FlowError::Refused(refusal)),
+            _ => Ok(()),
+        }
+    };
+    tokio::select! {
+        biased;
+        result = on_the_stream => result,
+        result = beside_the_stream => result,
+        result = upward => result,
+        error = socket.failure() => Err(FlowError::Local(error)),
+        () = stopped => Ok(()),
+        () = idled(idle, activity) => Ok(()),
+    }
+}
+
+/// Resolves when nothing has been carried for as long as `limits` say, or up to twice that.
+async fn idled(limits: IdleLimits, activity: &Activity) {
+    let mut seen = activity.datagrams();
+    loop {
+        let limit = match activity.is_answered() {
+            true => limits.answered,
+            false => limits.unanswered,
+        };
+        tokio::time::sleep(limit).await;
+        let now = activity.datagrams();
+        if now == seen {
+            return;
+        }
+        seen = now;
+    }
+}
+
+/// Receives a datagram and sends it on; what does not fit into a packet is the capsule
+/// that is returned.
+async fn receive(
+    socket: &impl DatagramSocket,
+    datagrams: &FlowDatagrams,
+    activity: &Activity,
+) -> Result<Option<Bytes>, FlowError> {
+    thread_local! {
+        /// The context, and room for any payload. It belongs to the thread, not to the
+        /// flow, so that idle flows hold no buffer.
+        static CONTENT: RefCell<Vec<u8>> = RefCell::new(vec![UDP_PAYLOAD; 1 + LONGEST]);
+    }
+    std::future::poll_fn(|context| {
+        CONTENT.with_borrow_mut(|content| {
+            let mut payload = ReadBuf::new(&mut content[1..]);
+            std::task::ready!(socket.poll_receive(context, &mut payload))
+                .map_err(FlowError::Local)?;
+            let length = payload.filled().len();
+            activity.count(&activity.up, length);
+            let content = &content[..1 + length];
+            let sent = datagrams.send(content);
+            Ok(sent.err().map(|_| capsule::datagram(content))).into()
+        })
+    })
+    .await
+}
+
+/// Sends a datagram's payload to the local peer.
+async fn deliver(
+    socket: &impl DatagramSocket,
+    content: Bytes,
+    activity: &Activity,
+) -> Result<(), FlowError> {
+    let payload = match datagram::udp_payload(content) {
+        Ok(payload) => payload,
+        // Section 4: dropped, or kept for an agreement that is on its way; there are none.
+        Err(ContentError::UnknownContext(_)) => return Ok(()),
+        Err(ContentError::Malformed) => return Err(FlowError::Malformed),
+    };
+    activity.count(&activity.down, payload.len());
+    let sent = std::future::poll_fn(|context| socket.poll_send(context, &payload)).await;
+    sent.map_err(FlowError::Local)
+}
+
+impl From<MalformedCapsule> for FlowError {
+    fn from(_: MalformedCapsule) -> Self {
+        Self::Malformed
+    }
+}

@@ -1,0 +1,121 @@
+//! Flows of UDP datagrams at the terminal: one request for each pair of peers (RFC 9298).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::flows::{ANSWER_WAIT, Terminal};
+use super::session::DownStream;
+use crate::flow::FlowError;
+use crate::flow::stream::{Down as _, Up as _};
+use crate::flow::udp::{self, Activity, IdleLimits};
+use crate::sockets::DatagramSocket;
+use crate::target::Target;
+use crate::wire::proxy_status::{ErrorKind, Refusal};
+
+/// RFC 4787, section 4.3: a mapping lives for at least two minutes, better for five. The
+/// length of a flow's idleness is found at most once later than this.
+const IDLE: IdleLimits = IdleLimits {
+    answered: Duration::from_secs(300),
+    unanswered: Duration::from_secs(120),
+};
+
+/// What an application's machine would have been told by ICMP, had there been no tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unreachable {
+    /// Nobody listens at the port.
+    Port,
+    /// There is no way to the host.
+    Host,
+    /// The gateway's policy forbids it.
+    Prohibited,
+}
+
+impl Terminal {
+    /// Carries the datagrams that `socket` exchanges with the application's host `client`
+    /// to and from `target`; returns when the flow is over.
+    ///
+    /// The value is what the application is to be told, if anything.
+    pub async fn carry_udp_for(
+        &self,
+        client: IpAddr,
+        socket: &impl DatagramSocket,
+        target: Target,
+    ) -> Option<Unreachable> {
+        let host = self.hosts.enter(client);
+        let activity = Arc::<Activity>::default();
+        let mut place = self.udp.take(host.number(), activity.clone());
+        let _open = self.tally.open();
+        let result = tokio::select! {
+            biased;
+            result = self.carry_udp(socket, &target, host.number(), &activity) => result,
+            _ = &mut place.evicted => Err(FlowError::Evicted),
+        };
+        self.tally.over(activity.carried(), &result);
+        match result {
+            Ok(()) => {
+                tracing::debug!(%target, "UDP flow ended");
+                None
+            }
+            Err(error) => {
+                tracing::debug!(%target, "UDP flow ended: {error}");
+                match error {
+                    FlowError::Refused(refusal) => unreachable(&refusal),
+                    FlowError::NoSession => Some(Unreachable::Host),
+                    _ => None,
+                }
+            }
+        }
+    }
+
+    async fn carry_udp(
+        &self,
+        socket: &impl DatagramSocket,
+        target: &Target,
+        host: u32,
+        activity: &Activity,
+    ) -> Result<(), FlowError> {
+        let session = self.open_session().await?;
+        // RFC 9220, section 3, and RFC 9297, section 2.1.1: the gateway's settings come first.
+        let accepted = tokio::time::timeout(ANSWER_WAIT, session.accepted()).await;
+        if !matches!(accepted, Ok(Ok(()))) {
+            return Err(FlowError::NoSession);
+        }
+        let stream = session.connect_udp(target, host).await?;
+        let id = stream.id();
+        session
+            .flows()
+            .scheduler
+            .set_host(id.into_inner(), host.into());
+        let datagrams = session.flows().datagrams.open(id, host.into());
+        let stopped = session.flows().stops.stopped(id);
+        let (mut up, mut down) = stream.split();
+        let opened = async |down: &mut DownStream| {
+            let answer = tokio::time::timeout(ANSWER_WAIT, down.recv_response());
+            let answer = answer.await.map_err(|_| FlowError::Unanswered)??;
+            Refusal::read(&answer).map_err(FlowError::Refused)
+        };
+        let halves = (&mut up, &mut down);
+        let result = udp::carry(socket, &datagrams, halves, opened, stopped, IDLE, activity).await;
+        match &result {
+            // An error means that nobody is there to hear it.
+            Ok(()) => drop(up.finish().await),
+            Err(_) => up.abort(),
+        }
+        down.abort();
+        result
+    }
+}
+
+/// What ICMP says for a refusal (RFC 1122, section 3.2.2.1).
+fn unreachable(refusal: &Refusal) -> Option<Unreachable> {
+    match refusal.kind {
+        ErrorKind::ConnectionRefused => Some(Unreachable::Port),
+        ErrorKind::DestinationIpProhibited => Some(Unreachable::Prohibited),
+        ErrorKind::DestinationIpUnroutable
+        | ErrorKind::DestinationNotFound
+        | ErrorKind::DnsError
+        | ErrorKind::DnsTimeout => Some(Unreachable::Host),
+        _ => None,
+    }
+}

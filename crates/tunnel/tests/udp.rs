@@ -1,0 +1,144 @@
+//! UDP through terminal and gateway, as a conversation in virtual time.
+
+mod support;
+
+use std::time::Duration;
+
+use bentpipe_tunnel::terminal::Unreachable;
+use support::{Setup, in_virtual_time, now, outage_from};
+use tokio::time::timeout;
+
+const PEER: &str = "93.184.216.34:5004";
+
+/// On GEO, of which one way is 250 ms.
+const ONE_WAY: Duration = Duration::from_millis(250);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[test]
+fn datagrams_of_any_size_go_both_ways_whole() {
+    in_virtual_time(async |clock| {
+        let world = Setup::default().start(&clock);
+        let mut sockets = world.internet.serve_udp(PEER);
+        world.warm().await;
+        let (application, _carried) = world.connect_udp(1, PEER);
+        let begin = now();
+        for size in [0, 1, 1200, 1472, 1473, 9000, 65_507] {
+            application.send(&vec![7; size]);
+        }
+        let peer = sockets.recv().await.unwrap();
+        assert!(
+            now() - begin < ONE_WAY + Duration::from_millis(10),
+            "with the request"
+        );
+        let mut sizes = Vec::new();
+        for _ in 0..7 {
+            let datagram = timeout(PATIENCE, peer.receive()).await.unwrap().unwrap();
+            sizes.push(datagram.len());
+            peer.send(&datagram);
+        }
+        sizes.sort_unstable();
+        assert_eq!(sizes, [0, 1, 1200, 1472, 1473, 9000, 65_507]);
+        let mut back = Vec::new();
+        for _ in 0..7 {
+            let datagram = timeout(PATIENCE, application.receive()).await.unwrap();
+            back.push(datagram.unwrap().len());
+        }
+        back.sort_unstable();
+        assert_eq!(back, sizes);
+    });
+}
+
+#[test]
+fn an_echo_takes_the_link_there_and_back_and_nothing_else() {
+    in_virtual_time(async |clock| {
+        let world = Setup::default().start(&clock);
+        let mut sockets = world.internet.serve_udp(PEER);
+        world.warm().await;
+        let (application, _carried) = world.connect_udp(1, PEER);
+        application.send(b"first");
+        let peer = sockets.recv().await.unwrap();
+        peer.receive().await.unwrap();
+        for _ in 0..20 {
+            let begin = now();
+            application.send(&[1; 1000]);
+            peer.send(&peer.receive().await.unwrap());
+            application.receive().await.unwrap();
+            let took = now() - begin;
+            assert!(took < 2 * (ONE_WAY + Duration::from_millis(1)), "{took:?}");
+        }
+    });
+}
+
+#[test]
+fn what_the_gateway_learns_of_the_peer_the_application_is_told() {
+    in_virtual_time(async |clock| {
+        let world = Setup::default().start(&clock);
+        world.warm().await;
+        for (target, told) in [
+            ("93.184.216.34:9", Unreachable::Port),
+            ("10.0.0.1:53", Unreachable::Prohibited),
+            ("inside.example:53", Unreachable::Prohibited),
+            ("nowhere.example:53", Unreachable::Host),
+        ] {
+            let (application, carried) = world.connect_udp(1, target);
+            application.send(b"hello?");
+            let ended = timeout(PATIENCE, carried).await.unwrap().unwrap();
+            assert_eq!(ended, Some(told), "{target}");
+        }
+    });
+}
+
+#[test]
+fn a_flow_outlives_an_outage_of_30_seconds_and_not_its_idle_limit() {
+    in_virtual_time(async |clock| {
+        let world = Setup {
+            scenario: outage_from_for("20 s", "30 s"),
+            ..Setup::default()
+        }
+        .start(&clock);
+        let mut sockets = world.internet.serve_udp(PEER);
+        world.warm().await;
+        let (application, carried) = world.connect_udp(1, PEER);
+        application.send(b"before");
+        let peer = sockets.recv().await.unwrap();
+        peer.receive().await.unwrap();
+        peer.send(b"answer");
+        application.receive().await.unwrap();
+        tokio::time::sleep_until(support::now() + Duration::from_secs(60)).await;
+        peer.send(b"after the outage, from the peer");
+        let came = timeout(Duration::from_secs(2), application.receive()).await;
+        assert_eq!(came.unwrap().unwrap(), b"after the outage, from the peer");
+        assert!(sockets.try_recv().is_err(), "it is the same mapping");
+        let begin = now();
+        assert_eq!(carried.await.unwrap(), None);
+        let idle = now() - begin;
+        assert!(idle >= Duration::from_secs(300) && idle <= Duration::from_secs(601));
+        assert_eq!(timeout(PATIENCE, peer.receive()).await.unwrap(), None);
+    });
+}
+
+fn outage_from_for(from: &str, time: &str) -> bentpipe_link::Scenario {
+    let direction = format!(
+        "rate = \"1 Gbit/s\"\ndelay = \"250 ms\"\nqueue = \"100 MB\"\n\
+         outages = [{{ from = \"{from}\", for = \"{time}\", packets = \"lost\" }}]"
+    );
+    bentpipe_link::Scenario::parse(&format!(
+        "name = \"test\"\n[forward]\n{direction}\n[return]\n{direction}\n"
+    ))
+    .unwrap()
+}
+
+#[test]
+fn flows_without_a_session_end_and_say_so() {
+    in_virtual_time(async |clock| {
+        let world = Setup {
+            scenario: outage_from("0 s"),
+            ..Setup::default()
+        }
+        .start(&clock);
+        let (application, carried) = world.connect_udp(1, PEER);
+        application.send(b"anybody?");
+        let ended = timeout(PATIENCE, carried).await.unwrap().unwrap();
+        assert_eq!(ended, Some(Unreachable::Host));
+    });
+}

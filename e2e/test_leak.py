@@ -1,0 +1,107 @@
+"""Nothing of the LAN leaves outside the tunnel: a capture on the dish side while everything that a LAN sends is sent.
+
+The path routes and does not translate addresses, so a packet that passed by the tunnel has the client's own address.
+"""
+
+import socket
+import subprocess
+from pathlib import Path
+
+from bentpipe_lab.net.process import Process
+from bentpipe_lab.net.topology import LAN, SERVER4, SERVER6, Topology
+from bentpipe_lab.systems.tunnel import Bentpipe, start_bentpipe
+from conversation import eventually
+from datagrams import ask, open_socket, peer
+
+SERVERS = (SERVER4, SERVER6)
+DNS, QUIC, CLOSED = 53, 443, 9
+
+
+def capture(path: Topology, name: str) -> Process:
+    """Print what the terminal sends towards the dish with the client's address, and what comes to it."""
+    words: list[str | Path] = ["tcpdump", "-i", "sat0", "-nn", "-l", f"host {LAN.far4} or host {LAN.far6}"]
+    started = path.start(name, path.terminal, words)
+    eventually(lambda: "listening on" in started.log.read_text(), "the capture runs")
+    return started
+
+
+def ping(path: Topology, address: str) -> bool:
+    """Whether an echo request of the client is answered within a second."""
+    words = path.client.command(["ping", "-n", "-c", "1", "-W", "1", address])
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+
+def send_everything(path: Topology) -> None:
+    """One packet at least of each kind, to each server: TCP, UDP, DNS, QUIC, ICMP, and SCTP as another protocol."""
+    for address in SERVERS:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        with path.client.socket(family) as client:
+            client.setblocking(False)
+            client.connect_ex((address, 80))
+            for port in (DNS, QUIC, CLOSED):
+                with open_socket(path.client, address) as datagrams:
+                    datagrams.sendto(b"of the LAN", (address, port))
+                    datagrams.sendto(bytes(3000), (address, port))
+            with path.client.socket(family, socket.SOCK_RAW, socket.IPPROTO_SCTP) as raw:
+                raw.sendto(bytes(32), (address, 0))
+            ping(path, address)
+
+
+def captured(started: Process) -> str:
+    """What a capture has printed, once it has ended."""
+    started.stop()
+    return "\n".join(line for line in started.out.read_text().splitlines() if " > " in line)
+
+
+def hold(path: Topology) -> Bentpipe:
+    """A tunnel that holds everything back also after an orderly stop."""
+    tunnel = start_bentpipe(path)
+    line = 'interfaces = ["lan0"]\n'
+    text = tunnel.terminal_config.read_text()
+    tunnel.terminal_config.write_text(text.replace(line, f'{line}after_stop = "hold"\n'))
+    tunnel.terminal.stop()
+    tunnel.start_terminal()
+    return tunnel
+
+
+def test_nothing_of_the_lan_leaves_outside_the_tunnel(path: Topology) -> None:
+    without = capture(path, "without")
+    send_everything(path)
+    assert all(ping(path, address) for address in SERVERS), "without the tunnel, the path routes"
+    seen = captured(without)
+    assert all(kind in seen for kind in ("Flags [S]", "UDP", "ICMP echo", "ICMP6, echo", "sctp")), seen
+
+    tunnel = hold(path)
+    during = capture(path, "during")
+    send_everything(path)
+    for address in SERVERS:
+        with peer(path.server, address) as echo, open_socket(path.client, address) as client:
+            client.connect(echo.address)
+            ask(client, b"through the tunnel")
+    tunnel.terminal.kill()
+    send_everything(path)
+    tunnel.start_terminal()
+    send_everything(path)
+    assert tunnel.terminal.stop() == 0
+    send_everything(path)
+    tunnel.start_terminal()
+    send_everything(path)
+    assert captured(during) == ""
+
+
+def test_an_application_that_has_closed_its_port_tells_nobody_on_the_dish_side(path: Topology) -> None:
+    """Its machine answers the datagrams that come with ICMP, which quotes them."""
+    start_bentpipe(path)
+    during = capture(path, "during")
+    for address in SERVERS:
+        with open_socket(path.server, address) as server:
+            server.bind((address, 0))
+            with open_socket(path.client, address) as client:
+                client.sendto(b"hello", server.getsockname())
+                _, mapped = server.recvfrom(100)
+            for _ in range(3):
+                server.sendto(b"too late", mapped)
+            with peer(path.server, address) as echo, open_socket(path.client, address) as other:
+                other.connect(echo.address)
+                ask(other, b"after it")
+    assert captured(during) == ""

@@ -1,0 +1,177 @@
+"""Cells of the matrix with toy implementations: whatever one does wrong is a verdict, and nothing of it is left."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from bentpipe_lab.matrix import cell
+from bentpipe_lab.net.netns import Namespace
+from bentpipe_lab.net.topology import Topology, topology
+from bentpipe_lab.records.sample import Outcome
+from bentpipe_lab.records.verdict import Verdict
+from bentpipe_lab.stacks import cache, endpoint, manifest
+
+FILE = "2MB"
+LISTEN = "import socket, time; s = socket.socket(type=socket.SOCK_DGRAM); s.bind(('', 443)); time.sleep(600)"
+MANIFEST = """\
+name = "{name}"
+stack = "toy"
+version = "1"
+licence = "MIT"
+language = "sh"
+from = "here"
+roles = ["client", "server"]
+client = ["h3"]
+server = ["h3"]
+knobs = ["MAX_DATA"]
+starts_in_s = 0.1
+"""
+NGTCP2 = """\
+if [ "$ROLE" = server ]; then exec /usr/sbin/gtlsserver -q -d /www '*' 443 /certs/priv.key /certs/cert.pem; fi
+exec gtlsclient -q --exit-on-all-streams-close --download=/downloads server 443 $REQUESTS
+"""
+
+Toy = Callable[[str, str], str]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topology]:
+    """A path of plain cables."""
+    with topology(tmp_path_factory.mktemp("matrix")) as built:
+        yield built
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Toy]:
+    """Makes an implementation of a shell script, and says its name."""
+    where = tmp_path / "implementations"
+    where.mkdir()
+    monkeypatch.setattr(manifest, "IMPLEMENTATIONS", where)
+    monkeypatch.setattr(endpoint, "IMPLEMENTATIONS", where)
+    monkeypatch.setenv("BENTPIPE_STACKS", str(tmp_path / "stacks"))
+
+    def made(name: str, script: str) -> str:
+        (where / name).mkdir()
+        (where / name / "manifest.toml").write_text(MANIFEST.format(name=name))
+        for file, text in (("run_endpoint", script), ("install", "echo 1\n")):
+            (where / name / file).write_text(f"#!/bin/sh\n{text}")
+            (where / name / file).chmod(0o755)
+        manifest.all_manifests.cache_clear()
+        assert cache.install(cache.root(), manifest.manifest(name)).version == "1"
+        return name
+
+    yield made
+    manifest.all_manifests.cache_clear()
+
+
+def fetched(path: Topology, client: str, server: str, limit_s: float = 60.0) -> Outcome:
+    outcome = cell.run(path, cell.Request(client, server, FILE, limit_s))
+    for namespace in (path.client, path.server):
+        assert not left_in(namespace)
+    return outcome
+
+
+def left_in(namespace: Namespace) -> list[int]:
+    return [pid for pid in namespace.pids() if pid != os.getpid() and "nginx" not in command_of(pid)]
+
+
+def command_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return "nginx"  # it has ended meanwhile
+
+
+def test_a_download_by_quic_is_measured_from_its_packets(path: Topology, toy: Toy) -> None:
+    name = toy("ngtcp2", NGTCP2)
+    outcome = fetched(path, name, name)
+    assert outcome.verdict is Verdict.OK, outcome.detail
+    assert json.loads(Path(outcome.files["facts.json"]).read_text())["spoken protocol"] == "h3"
+    assert outcome.bytes_received >= 2_000_000
+    handshake, first, last = (outcome.metrics[f"{name}_s"] for name in ("handshake", "first_byte", "last_byte"))
+    assert 0 < handshake < first < last
+    assert outcome.seconds == last
+    assert len([name for name in outcome.metrics if name.startswith("goodput_")]) == 3
+    assert {"client-packets.parquet", "server-streams.parquet", "client-trace.json"} <= set(outcome.files)
+    packets = pl.read_parquet(outcome.files["client-packets.parquet"])
+    assert (packets["datagram"] <= 1500 - 28).all(), "larger than any wire carries: a device segments"
+
+
+def test_the_file_by_another_way_than_quic_is_no_success(path: Topology, toy: Toy) -> None:
+    server = toy("listens", f'exec python3 -c "{LISTEN}"\n')
+    client = toy("copies", f"cp /www/{FILE} /downloads/\n")
+    outcome = fetched(path, client, server)
+    assert outcome.verdict is Verdict.FELL_BACK
+    assert "not by QUIC" in outcome.detail
+
+
+@pytest.mark.parametrize(
+    ("script", "verdict", "said"),
+    [
+        ("sleep 600\n", Verdict.TIMED_OUT, "not done after"),
+        ("echo it is broken >&2; exit 3\n", Verdict.FAILED, "ended with 3: it is broken"),
+        (f"head -c 1000 /dev/zero > /downloads/{FILE}\n", Verdict.WRONG_CONTENT, "1000 bytes that are not the file's"),
+        ("echo no such knob >&2; exit 127\n", Verdict.UNSUPPORTED, "no such knob"),
+        ("exec yes it says the same thing for ever\n", Verdict.FAILED, "it says the same thing"),
+        ("setsid sleep 600 & setsid sleep 601 & exit 0\n", Verdict.FAILED, "no file"),
+        ("trap '' TERM INT; while :; do sleep 1; done\n", Verdict.TIMED_OUT, "not done after"),
+        (
+            "while :; do i=$((i+1)); head -c 60000000 /dev/zero > /logs/$i; done\n",
+            Verdict.FAILED, "MiB to its files",
+        ),
+    ],
+    ids=["hangs", "dies", "wrong file", "unsupported", "talks", "leaves some", "ignores signals", "fills the disk"],
+)  # fmt: skip
+def test_a_clients_misbehaviour_is_a_verdict(
+    path: Topology, toy: Toy, script: str, verdict: Verdict, said: str
+) -> None:
+    server = toy("listens", f'exec python3 -c "{LISTEN}"\n')
+    outcome = fetched(
+        path,
+        toy("misbehaves", script),
+        server,
+        limit_s=3.0 if verdict is Verdict.TIMED_OUT else 60.0,
+    )
+    assert outcome.verdict is verdict, outcome.detail
+    assert said in outcome.detail
+    assert outcome.seconds is None
+
+
+@pytest.mark.parametrize(
+    "script",
+    ["exit 5\n", f'timeout 1 python3 -c "{LISTEN}"; exit 6\n'],
+    ids=["at once", "later"],
+)
+def test_a_server_that_dies_is_told_with_its_exit_code(path: Topology, toy: Toy, script: str) -> None:
+    outcome = fetched(path, toy("waits", "sleep 600\n"), toy("dies", script))
+    assert outcome.verdict is Verdict.SERVER_DIED
+    assert f"ended with {script.split('exit ')[1].strip()}" in outcome.detail
+
+
+def test_an_endpoint_has_fixed_paths_and_sees_nothing_of_the_other(path: Topology, toy: Toy) -> None:
+    server = toy("listens", f'echo mine > /tmp/mine; exec python3 -c "{LISTEN}"\n')
+    look = (
+        "set -e; ls /certs/ca.pem /www/2MB; getent hosts server; test ! -e /tmp/mine; test ! -e /tmp/pytest-of-root;"
+        " test $(ls -d /proc/[0-9]* | wc -l) -lt 9; echo all well; exit 4"
+    )
+    outcome = fetched(path, toy("looks", look + "\n"), server)
+    assert "ended with 4" in outcome.detail
+    assert "all well" in outcome.detail
+    assert not Path("/www").exists()
+    assert "server" not in Path("/etc/hosts").read_text()
+
+
+def test_what_could_not_be_installed_is_a_verdict(path: Topology, toy: Toy) -> None:
+    server = toy("listens", "exit 1\n")
+    client = toy("absent", "exit 1\n")
+    script = manifest.manifest(client).directory / "install"
+    script.write_text("#!/bin/sh\necho it needs a compiler >&2\nexit 127\n")
+    state = cache.install(cache.root(), manifest.manifest(client))
+    assert state.version is None
+    outcome = cell.run(path, cell.Request(client, server, FILE, 5))
+    assert outcome.verdict is Verdict.NOT_INSTALLED
+    assert "it needs a compiler" in outcome.detail
