@@ -92,7 +92,8 @@ impl<D: Dial> Requests<D> {
                     let dialled = self
                         .dialler
                         .connect_udp(target, &peer.resolving, usage.policy());
-                    Ok::<_, Refusal>((place, usage, dialled.await?))
+                    let socket = dialled.await?;
+                    Ok::<_, Refusal>((place, usage, socket))
                 };
                 dialled.await
             }
