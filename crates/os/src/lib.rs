@@ -3,6 +3,8 @@
 //! For the emulator, in the order in which a packet and its device need it:
 //! [`namespace`], [`tun`], [`segment`], [`cpu_latency`] and [`realtime`].
 //!
+//! For measurements: [`tcp_info`] and [`tcp_measured`], the kernel's own TCP.
+//!
 //! For the tunnel: [`ingress`], [`http_connect`] with its [`users`], and [`tproxy`] bring applications' connections,
 //! [`dns`] their questions; [`tcp`], [`udp`], [`machine`] with its [`resolver`], [`quic_socket`] and [`quic`] are its sockets, [`network_changes`]
 //! says when its addresses change, [`secret`], [`limits`] and [`privileges`] are what it needs of the system.
@@ -22,6 +24,8 @@ pub mod dns;
 pub mod tproxy;
 mod receive_memory;
 pub mod tcp;
+pub mod tcp_info;
+pub mod tcp_measured;
 pub mod udp;
 mod icmp;
 pub mod resolver;
