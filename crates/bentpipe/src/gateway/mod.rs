@@ -194,7 +194,7 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
     };
     let gateway = Gateway::new(endpoint.clone(), configuration);
     let mut tasks = JoinSet::new();
-    tasks.spawn(volumes::keep(policies.clone()));
+    tasks.spawn(volumes::keep(policies.volumes.clone()));
     let status: Ask = {
         let (gateway, registry) = (gateway.clone(), registry.clone());
         let transport = config.transport.clone();
@@ -245,7 +245,7 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
     endpoint.close(0u32.into(), b"the gateway is being stopped");
     daemon::patiently(endpoint.wait_idle()).await;
     daemon::patiently(keeper.stop()).await;
-    volumes::write(&policies).await;
+    volumes::write(&policies.volumes).await;
     daemon::say(format_args!(
         "stopped: {} datagrams of sessions, {} stray",
         gateway.session_datagrams(),

@@ -14,7 +14,7 @@ use crate::registry::FileRegistry;
 pub struct ConfiguredPolicies {
     registry: Arc<FileRegistry>,
     tables: RwLock<Tables>,
-    pub volumes: Mutex<Volumes>,
+    pub volumes: Arc<Mutex<Volumes>>,
 }
 
 struct Tables {
@@ -28,7 +28,7 @@ impl ConfiguredPolicies {
         Self {
             registry,
             tables: RwLock::new(Tables::of(config)),
-            volumes: Mutex::new(volumes),
+            volumes: Arc::new(Mutex::new(volumes)),
         }
     }
 

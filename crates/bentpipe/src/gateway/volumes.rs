@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bentpipe_os::secret;
 use bentpipe_tunnel::identity::Fingerprint;
 use serde::{Deserialize, Serialize};
 
-use super::policies::ConfiguredPolicies;
 use crate::failure;
 use crate::registry::Date;
 
@@ -89,16 +88,15 @@ impl Volumes {
 }
 
 /// Writes the volumes down now and then, for ever.
-pub async fn keep(policies: Arc<ConfiguredPolicies>) {
+pub async fn keep(volumes: Arc<Mutex<Volumes>>) {
     loop {
         tokio::time::sleep(WRITE_EVERY).await;
-        write(&policies).await;
+        write(&volumes).await;
     }
 }
 
 /// Writes the volumes down, if they have changed.
-pub async fn write(policies: &ConfiguredPolicies) {
-    let volumes = &policies.volumes;
+pub async fn write(volumes: &Mutex<Volumes>) {
     let taken = volumes
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
