@@ -193,6 +193,7 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
         policies: policies.clone(),
     };
     let gateway = Gateway::new(endpoint.clone(), configuration);
+    gateway.limit_udp_flows(limits::for_udp(open_files));
     let mut tasks = JoinSet::new();
     tasks.spawn(volumes::keep(policies.volumes.clone()));
     let status: Ask = {
@@ -238,7 +239,7 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
     daemon::stopping();
     if orderly {
         gateway.drain();
-        let drained = || gateway.tally().snapshot().open == 0;
+        let drained = || gateway.tally().is_drained();
         stop.drain(config.drain.as_duration(), drained).await;
     }
     tasks.shutdown().await;

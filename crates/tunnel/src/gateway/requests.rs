@@ -1,6 +1,7 @@
 //! The requests of one session: read, checked against the peer's role, answered.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bentpipe_quic::h3::{Connection, Flows};
@@ -20,7 +21,6 @@ use crate::flow::{Carried, FlowError};
 use crate::identity::{Fingerprint, PeerRole, Registry};
 use crate::session::{BidiStream, path_summary, remote_address};
 use crate::sockets::Dial;
-use crate::transport::MAX_UDP_FLOWS;
 use crate::wire::dns::MAX_UNDER_WAY;
 use crate::wire::proxy_status::{self, ErrorKind, Refusal};
 use crate::wire::request::Request;
@@ -53,6 +53,8 @@ pub struct Requests<D> {
     pub policies: Arc<dyn Policies>,
     /// Flows and rates that terminals have now.
     pub usages: Usages,
+    /// Flows of UDP datagrams that a session may have open.
+    pub udp_flows: AtomicUsize,
     /// Turns true when sessions are to take no more requests.
     pub draining: watch::Receiver<bool>,
 }
@@ -88,7 +90,7 @@ impl<D: Dial> Requests<D> {
             flows: wire.flows(),
             stalled: StalledFlows::default(),
             resolving: Semaphore::new(MAX_RESOLVING),
-            udp: Semaphore::new(MAX_UDP_FLOWS),
+            udp: Semaphore::new(self.udp_flows.load(Ordering::Relaxed)),
             asking: Semaphore::new(MAX_UNDER_WAY),
         });
         let mut requests = match h3::server::builder()
