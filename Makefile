@@ -10,7 +10,7 @@ PYTHON := $(VENV)/bin/python
 # Runs a command where network namespaces can be made: as root as it is, otherwise in a user namespace.
 NETADMIN := scripts/with-namespaces
 
-.PHONY: help setup build demo demo-quick test lint unit e2e bench conformance controllers budgets studies schemas types fuzz install deb fmt lock clean
+.PHONY: help setup build demo demo-quick test lint unit e2e rough bench conformance controllers budgets studies schemas types fuzz install deb fmt lock clean
 
 help: ## these lines
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,10 @@ unit: setup build ## the tests of the crates and of the lab
 
 e2e: setup build ## real programs through a real tunnel, in network namespaces
 	@$(NETADMIN) --or-skip $(PYTHON) -m pytest -c lab/pyproject.toml --rootdir e2e -n 4 --dist loadscope e2e
+
+ROUGH_S ?= 1200
+rough: setup build ## rough weather for ROUGH_S seconds (1200), ROUGH_SEED says which: both ends killed, moved, flooded, starved
+	@BENTPIPE_ROUGH_S=$(ROUGH_S) BENTPIPE_ROUGH_SEED=$(or $(ROUGH_SEED),1) $(NETADMIN) --or-skip $(PYTHON) -m pytest -c lab/pyproject.toml --rootdir e2e e2e/test_rough_weather.py
 
 CONFORMANCE := all
 conformance: setup build ## ours and others' proxies against e2e/conformance; writes docs/conformance.md (needs Go for some)

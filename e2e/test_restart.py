@@ -28,6 +28,8 @@ INITIAL_KB = 47
 """The initial window, 32 packets."""
 PIPE_KB = 1500
 """What fills the link."""
+MISSED_S = 30.0
+"""Ten seconds by virtual time (crates/tunnel/tests/liveness.rs), and patience with a loaded machine."""
 KNOWN = re.compile(r'session is up.*known="([\d.]+) Mbit/s, (\d+) ms"')
 WINDOW = re.compile(r"flow ended.*window (\d+) kB")
 
@@ -88,6 +90,21 @@ def test_a_place_that_cannot_be_written_costs_a_warning(
     told = tunnel.gateway.log.read_text()
     assert told.count(f"{tmp_path / 'nowhere' / 'gateway.paths.toml'}: No such file or directory") == 1
     assert "not kept over a restart" in told
+    assert curl.download(path, "2MB").verdict is Verdict.OK
+
+
+def test_a_gateway_killed_after_a_change_of_routes_is_missed_for_seconds(
+    path: Topology, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not until the session's idle timeout of 45 s: there the QUIC library does not recognise the gateway's reset."""
+    monkeypatch.setenv("BENTPIPE_LOG", "debug")
+    tunnel = start_bentpipe(path)
+    path.terminal.ip("route", "add", "10.99.0.0/24", "dev", "sat0")
+    eventually(lambda: "addresses or routes have changed" in tunnel.terminal.log.read_text(), "the terminal notices")
+    assert curl.download(path, "2MB").verdict is Verdict.OK
+    tunnel.gateway.kill()
+    tunnel.start_gateway()
+    tunnel.terminal.wait_line("session: up", MISSED_S)
     assert curl.download(path, "2MB").verdict is Verdict.OK
 
 

@@ -2,12 +2,14 @@
 //!
 //! The types are also what docs/configuration.md and the JSON Schemas are made from.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use bentpipe_cc::Choice;
 use bentpipe_os::tproxy::{ApplicationQuic, Capture, Fail, OtherProtocols};
 use bentpipe_tunnel::gateway::egress::Egress;
+use bentpipe_tunnel::gateway::policy::Policy;
 use bentpipe_tunnel::terminal::dns::Settings;
 use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::{Bytes, Span};
@@ -35,6 +37,12 @@ pub struct Gateway {
     pub drain: Span,
     /// Where terminals may go. Changes at SIGHUP.
     pub egress: EgressTable,
+    /// What each terminal may do. Changes at SIGHUP, for flows from then on.
+    pub policy: Policy,
+    /// What single terminals may do, by their name or key: a table `[terminal.NAME]` with
+    /// options of `[policy]`, which hold in the place of those there. Changes at SIGHUP.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub terminal: BTreeMap<String, Policy>,
     /// Figures for Prometheus.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<Metrics>,
@@ -71,6 +79,8 @@ impl Default for Gateway {
             drain: DRAIN,
             metrics: None,
             egress: EgressTable::default(),
+            policy: Policy::default(),
+            terminal: BTreeMap::new(),
             transport: Transport::default(),
         }
     }
@@ -79,7 +89,14 @@ impl Default for Gateway {
 impl Gateway {
     /// Checks what cannot be seen in one field alone.
     pub fn check(&self) -> Result<(), String> {
-        check_common(&self.log, &self.transport)
+        check_common(&self.log, &self.transport)?;
+        (self.policy.check()).map_err(|why| format!("policy.{why}"))?;
+        for (name, policy) in &self.terminal {
+            policy
+                .check()
+                .map_err(|why| format!("terminal.{name}.{why}"))?;
+        }
+        Ok(())
     }
 
     /// What may be dialled.

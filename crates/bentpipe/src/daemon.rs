@@ -23,11 +23,15 @@ const DRAIN_LOOK: Duration = Duration::from_millis(100);
 
 /// Runs `main` on the async runtime.
 pub fn block_on(main: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    tokio::runtime::Builder::new_multi_thread()
+    runtime()?.block_on(main)
+}
+
+/// The async runtime.
+pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    Ok(tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(anyhow::Error::from)?
-        .block_on(main)
+        .map_err(anyhow::Error::from)?)
 }
 
 /// Prints a line for whoever started the daemon. Nobody may be listening any more: that

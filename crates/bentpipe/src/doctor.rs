@@ -1,13 +1,15 @@
 //! `bentpipe doctor`: what this machine can do, and how to get what it cannot.
 
+mod network;
+
 use std::path::PathBuf;
 
-use bentpipe_os::doctor::{State, check_all};
+use bentpipe_os::doctor::{Check, State, check_all};
 use clap::Args;
 
-use crate::config;
 use crate::failure::Failure;
 use crate::files::Files;
+use crate::{config, daemon};
 
 /// Check everything that bentpipe may need of this machine, in one go
 ///
@@ -21,26 +23,49 @@ pub struct Command {
     /// firewall is looked at
     #[arg(long, default_value = "/etc/bentpipe/terminal.toml")]
     config: PathBuf,
+    /// Examine the network instead: between this terminal and GATEWAY, one that it is paired
+    /// with (HOST:PORT)
+    #[arg(long, value_name = "GATEWAY")]
+    network: Option<String>,
+    /// Something large, which is downloaded with this machine's own TCP and through the
+    /// tunnel, like "http://example.net/10MB"
+    #[arg(long, requires = "network")]
+    url: Option<network::Download>,
 }
 
 pub fn run(command: &Command) -> Result<(), Failure> {
+    let checks = match &command.network {
+        Some(gateway) => {
+            let files = Files::terminal(command.config.clone());
+            let url = command.url.as_ref();
+            daemon::runtime()?.block_on(network::check(&files, gateway, url))?
+        }
+        None => of_machine(command)?,
+    };
+    tell(&checks, command.json)
+}
+
+fn of_machine(command: &Command) -> Result<Vec<Check>, Failure> {
     let transparent = if command.config.exists() {
         let config = Files::terminal(command.config.clone()).read_terminal()?;
         config.ingress.transparent
     } else {
         None
     };
-    let checks = match &transparent {
+    Ok(match &transparent {
         Some(transparent) => check_all(&transparent.interfaces, transparent.port),
         None => check_all(&[], config::transparent_port()),
-    };
-    if command.json {
+    })
+}
+
+fn tell(checks: &[Check], json: bool) -> Result<(), Failure> {
+    if json {
         println!(
             "{}",
             serde_json::to_string_pretty(&checks).map_err(anyhow::Error::from)?
         );
     } else {
-        for check in &checks {
+        for check in checks {
             let state = match check.state {
                 State::Ok => "ok",
                 State::Worse => "worse",

@@ -25,12 +25,39 @@ pub struct Files {
     state: Option<PathBuf>,
 }
 
-/// Whom a terminal is paired with.
+/// A gateway that a terminal is paired with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PairedGateway {
+    #[serde(with = "target")]
+    pub gateway: Target,
+    pub gateway_key: Fingerprint,
+}
+
+/// `pairing.toml`: the gateways that a terminal is paired with.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Pairing {
-    pub gateway: String,
-    pub gateway_key: Fingerprint,
+struct Pairing {
+    #[serde(with = "target")]
+    gateway: Target,
+    gateway_key: Fingerprint,
+    /// Those beside the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    further: Vec<PairedGateway>,
+}
+
+/// Host and port as text.
+mod target {
+    use super::{Deserialize as _, Target};
+
+    pub fn serialize<S: serde::Serializer>(target: &Target, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(target)
+    }
+
+    pub fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Target, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
 }
 
 impl Files {
@@ -62,6 +89,15 @@ impl Files {
     /// What is known of the paths to the peers.
     pub fn paths(&self) -> PathBuf {
         let name = format!("{}.paths.toml", self.role);
+        match &self.state {
+            Some(state) => state.join(name),
+            None => self.beside(&name),
+        }
+    }
+
+    /// What terminals have carried in this month.
+    pub fn volumes(&self) -> PathBuf {
+        let name = format!("{}.volumes.toml", self.role);
         match &self.state {
             Some(state) => state.join(name),
             None => self.beside(&name),
@@ -171,7 +207,8 @@ impl Files {
         Ok(Some(users))
     }
 
-    pub fn read_pairing(&self) -> Result<(Target, Fingerprint), Failure> {
+    /// The gateways that the terminal is paired with: at least one.
+    pub fn read_pairing(&self) -> Result<Vec<PairedGateway>, Failure> {
         let path = self.pairing();
         if !path.exists() {
             return Err(Failure::Configuration(format!(
@@ -180,18 +217,23 @@ impl Files {
             )));
         }
         let pairing: Pairing = parse(&path)?;
-        let gateway = pairing
-            .gateway
-            .parse()
-            .map_err(|error| Failure::file(&path, format!("gateway: {error}")))?;
-        Ok((gateway, pairing.gateway_key))
+        let first = PairedGateway {
+            gateway: pairing.gateway,
+            gateway_key: pairing.gateway_key,
+        };
+        Ok(std::iter::once(first).chain(pairing.further).collect())
     }
 
-    pub fn write_pairing(&self, gateway: &Target, gateway_key: Fingerprint) -> Result<(), Failure> {
+    /// Writes down the gateways that the terminal is paired with: at least one.
+    pub fn write_pairing(&self, gateways: &[PairedGateway]) -> Result<(), Failure> {
         let path = self.pairing();
+        let [first, further @ ..] = gateways else {
+            return Err(Failure::file(&path, "a terminal needs a gateway"));
+        };
         let pairing = Pairing {
-            gateway: gateway.to_string(),
-            gateway_key,
+            gateway: first.gateway.clone(),
+            gateway_key: first.gateway_key,
+            further: further.to_vec(),
         };
         let text = toml::to_string(&pairing).map_err(anyhow::Error::from)?;
         bentpipe_os::secret::write(&path, &text).map_err(|error| Failure::file(&path, error))

@@ -1,5 +1,7 @@
 //! `bentpipe terminal`: the end beside the dish.
 
+mod gateways;
+
 use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,8 +13,8 @@ use bentpipe_os::http_connect::{self, Proxy};
 use bentpipe_os::machine::Machine;
 use bentpipe_os::privileges::{self, Needs};
 use bentpipe_os::{dns, ingress, limits, network_changes, quic, secret, tproxy};
-use bentpipe_tunnel::identity::Identity;
 use bentpipe_tunnel::identity::enrolment_line::{EnrolmentLine, EnrolmentLineError};
+use bentpipe_tunnel::identity::{Fingerprint, Identity};
 use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::terminal::dns::Resolver;
 use bentpipe_tunnel::terminal::{Connector, Terminal};
@@ -22,7 +24,7 @@ use tokio::task::JoinSet;
 
 use crate::config::{self, AfterStop, Answer, AskFor};
 use crate::failure::{self, Failure};
-use crate::files::Files;
+use crate::files::{Files, PairedGateway};
 use crate::path_file::Keeper;
 use crate::status::{Ask, SessionStatus, Status};
 use crate::{daemon, log};
@@ -92,7 +94,14 @@ enum Action {
         /// Read the line from FILE instead
         #[arg(long, value_name = "FILE", conflicts_with = "line")]
         line_file: Option<PathBuf>,
+        /// Keep the gateways that this terminal is paired with, and use this one beside them:
+        /// whichever answers soonest
+        #[arg(long)]
+        add: bool,
     },
+    /// The gateways that this terminal is paired with
+    #[command(subcommand)]
+    Gateways(gateways::Gateways),
     /// Let the connections pass that a terminal which no longer runs has left held back
     ///
     /// They then go their own way, outside the tunnel.
@@ -108,10 +117,12 @@ pub fn run(command: Command) -> Result<(), Failure> {
             config,
             line,
             line_file,
+            add,
         }) => {
             let line = read_line(line, line_file)?;
-            daemon::block_on(join(Files::terminal(config.config), line))
+            daemon::block_on(join(Files::terminal(config.config), line, add))
         }
+        Some(Action::Gateways(command)) => gateways::run(command),
         Some(Action::Release { config }) => {
             daemon::block_on(release(Files::terminal(config.config)))
         }
@@ -167,18 +178,28 @@ fn read_line(given: Option<String>, file: Option<PathBuf>) -> Result<EnrolmentLi
         .map_err(|error: EnrolmentLineError| Failure::Configuration(error.to_string()))
 }
 
-async fn join(files: Files, line: EnrolmentLine) -> Result<(), Failure> {
+async fn join(files: Files, line: EnrolmentLine, add: bool) -> Result<(), Failure> {
     if files.write_first(FIRST_CONFIG)? {
         eprintln!("wrote {}", files.config.display());
     }
     let config = files.read_terminal()?;
     // Made before the gateway hears of it: an answer that is lost costs nothing.
     let identity = files.identity()?;
+    let mut gateways = match add && files.pairing().exists() {
+        true => files.read_pairing()?,
+        false => Vec::new(),
+    };
+    let joined = PairedGateway {
+        gateway: line.gateway.clone(),
+        gateway_key: line.gateway_key,
+    };
+    let one_time = line.one_time_identity();
+    let endpoint = endpoint(&one_time)?;
     let connector = connector(
         &config,
-        line.one_time_identity(),
-        line.gateway.clone(),
-        line.gateway_key,
+        &endpoint,
+        &Arc::new(one_time),
+        &joined,
         Paths::default(),
     )?;
     let enrolled = match connector.open().await {
@@ -197,7 +218,10 @@ async fn join(files: Files, line: EnrolmentLine) -> Result<(), Failure> {
             line.gateway
         )
     })?;
-    files.write_pairing(&line.gateway, line.gateway_key)?;
+    // The same gateway at another address, or another in its place, takes its entry.
+    gateways.retain(|old| old.gateway_key != line.gateway_key && old.gateway != line.gateway);
+    gateways.push(joined);
+    files.write_pairing(&gateways)?;
     daemon::say(format_args!(
         "paired: gateway {} with key {}, this terminal's key is {}",
         line.gateway,
@@ -230,16 +254,19 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     let started = Instant::now();
     let mut stop = daemon::StopSignals::new();
     let mut reload = daemon::reload_signal();
-    let (gateway, gateway_key) = files.read_pairing()?;
-    let identity = files.identity()?;
+    let gateways = files.read_pairing()?;
+    let identity = Arc::new(files.identity()?);
     let open_files = limits::raise_open_files();
     let (keeper, paths) = Keeper::start(files.paths());
-    let connector = connector(&config, identity, gateway.clone(), gateway_key, paths)?;
-    let endpoint = connector.endpoint.clone();
+    let endpoint = endpoint(&identity)?;
+    let connectors = gateways
+        .iter()
+        .map(|gateway| connector(&config, &endpoint, &identity, gateway, paths.clone()))
+        .collect::<Result<_, _>>()?;
     if let Err(error) = network_changes::follow(endpoint.clone()) {
         tracing::warn!("changes of this machine's addresses will be noticed late: {error}");
     }
-    let (terminal, keep) = Terminal::new(connector);
+    let (terminal, keep) = Terminal::with_gateways(connectors);
     terminal.limit_udp_flows(limits::for_udp(open_files));
 
     let mut tasks = JoinSet::new();
@@ -284,16 +311,21 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     let status: Ask = {
         let (terminal, transport) = (terminal.clone(), config.transport.clone());
         let resolver = resolver.clone();
-        let name = gateway.to_string();
         Arc::new(move || {
             let session = terminal.session().borrow().clone();
             let open = session.filter(|session| !session.is_closed());
-            let sessions = open.map(|session| {
-                SessionStatus::of(Some(name.clone()), gateway_key, session.connection())
+            let sessions = open.and_then(|session| {
+                let key = Fingerprint::of_peer(session.connection())?;
+                let gateway = gateways.iter().find(|gateway| gateway.gateway_key == key)?;
+                let name = gateway.gateway.to_string();
+                let mut status = SessionStatus::of(Some(name), key, session.connection());
+                status.silent = session.is_silent();
+                Some(status)
             });
             let flows = terminal.tally().snapshot();
             let sessions = sessions.into_iter().collect();
             Status {
+                gateways: terminal.gateways().into_iter().map(Into::into).collect(),
                 dns: resolver.as_ref().map(Resolver::snapshot),
                 names: terminal.by_name().largest(NAMES),
                 ..Status::of("terminal", started, &transport, sessions, flows)
@@ -341,7 +373,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     daemon::ready(format_args!("ready: {}", taken.join("; ")));
     let session = terminal.session();
     let mut keep = pin!(keep);
-    let mut announce = pin!(announce(session, gateway.to_string()));
+    let mut announce = pin!(announce(session));
     let orderly = loop {
         tokio::select! {
             never = &mut keep => match never {},
@@ -409,26 +441,32 @@ async fn reloaded(
     Some(new)
 }
 
-fn connector(
+/// The endpoint that sessions with all gateways go out from.
+pub fn endpoint(identity: &Identity) -> Result<noq::Endpoint, Failure> {
+    // A wildcard IPv6 socket reaches IPv4 gateways too, where the machine has IPv6.
+    let (endpoint, _) = quic::endpoint(([0u16; 8], 0).into(), identity, None)
+        .or_else(|_| quic::endpoint(([0, 0, 0, 0], 0).into(), identity, None))
+        .map_err(|error| anyhow::anyhow!("no UDP socket can be opened: {error}"))?;
+    Ok(endpoint)
+}
+
+/// What opens sessions with `gateway` from `endpoint`.
+pub fn connector(
     config: &config::Terminal,
-    identity: Identity,
-    gateway: bentpipe_tunnel::target::Target,
-    gateway_key: bentpipe_tunnel::identity::Fingerprint,
+    endpoint: &noq::Endpoint,
+    identity: &Arc<Identity>,
+    gateway: &PairedGateway,
     paths: Paths,
 ) -> Result<Connector<Machine>, Failure> {
-    // A wildcard IPv6 socket reaches IPv4 gateways too, where the machine has IPv6.
-    let (endpoint, _) = quic::endpoint(([0u16; 8], 0).into(), &identity, None)
-        .or_else(|_| quic::endpoint(([0, 0, 0, 0], 0).into(), &identity, None))
-        .map_err(|error| anyhow::anyhow!("no UDP socket can be opened: {error}"))?;
     let transport = Transport {
         seed: secret::seed().map_err(anyhow::Error::from)?,
         ..config.transport.clone()
     };
     Ok(Connector {
-        endpoint,
-        identity: Arc::new(identity),
-        gateway,
-        gateway_key,
+        endpoint: endpoint.clone(),
+        identity: identity.clone(),
+        gateway: gateway.gateway.clone(),
+        gateway_key: gateway.gateway_key,
         paths,
         resolver: Machine::new(transport.memory),
         transport,
@@ -438,13 +476,13 @@ fn connector(
 /// Tells whenever a session is up, for whoever waits for it.
 async fn announce(
     mut session: tokio::sync::watch::Receiver<Option<bentpipe_tunnel::terminal::Session>>,
-    gateway: String,
 ) {
     while session.changed().await.is_ok() {
         let current = session.borrow_and_update().clone();
         if let Some(current) = current
             && current.accepted().await.is_ok()
         {
+            let gateway = current.gateway();
             daemon::say(format_args!("session: up with gateway {gateway}"));
         }
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsRawFd as _;
+use std::os::fd::AsRawFd;
 
 use bentpipe_tunnel::sockets::{Dial, Resolve};
 use bentpipe_units::Bytes;
@@ -53,10 +53,33 @@ impl Dial for Machine {
     }
 
     async fn dial(&self, address: SocketAddr) -> io::Result<TcpFlow> {
-        let socket = match address {
-            SocketAddr::V4(_) => TcpSocket::new_v4(),
-            SocketAddr::V6(_) => TcpSocket::new_v6(),
-        }?;
+        self.connect(socket(address)?, address).await
+    }
+
+    async fn dial_from(&self, source: IpAddr, address: SocketAddr) -> io::Result<TcpFlow> {
+        let socket = socket(address)?;
+        // The port is chosen when the destination is known, so that each serves many.
+        set_option(&socket, libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+        socket.bind(SocketAddr::new(source, 0))?;
+        self.connect(socket, address).await
+    }
+
+    fn own_addresses(&self) -> io::Result<Vec<IpAddr>> {
+        let interfaces = if_addrs::get_if_addrs()?;
+        Ok(interfaces.iter().map(if_addrs::Interface::ip).collect())
+    }
+}
+
+/// A socket for connections to `address`.
+fn socket(address: SocketAddr) -> io::Result<TcpSocket> {
+    match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }
+}
+
+impl Machine {
+    async fn connect(&self, socket: TcpSocket, address: SocketAddr) -> io::Result<TcpFlow> {
         let lent = self.receive.lend();
         if let Some(bytes) = lent.fixed() {
             socket.set_recv_buffer_size(bytes)?;
@@ -69,11 +92,6 @@ impl Dial for Machine {
         flow.lent = Some(lent);
         Ok(flow)
     }
-
-    fn own_addresses(&self) -> io::Result<Vec<IpAddr>> {
-        let interfaces = if_addrs::get_if_addrs()?;
-        Ok(interfaces.iter().map(if_addrs::Interface::ip).collect())
-    }
 }
 
 /// Starts the receive window at [`ORIGIN_WINDOW`] instead of 64 KiB.
@@ -85,25 +103,38 @@ impl Dial for Machine {
 /// (tcp_set_rcvlowat in net/ipv4/tcp.c), without privileges, without the ceiling of
 /// net.core.rmem_max, and without ending its own growth as SO_RCVBUF would.
 fn open_window(stream: &TcpStream) {
+    for mark in [ORIGIN_WINDOW, 1] {
+        if let Err(error) = set_option(stream, libc::SOL_SOCKET, libc::SO_RCVLOWAT, mark) {
+            // It goes without, only slower.
+            tracing::debug!("SO_RCVLOWAT: {error}");
+        }
+    }
+}
+
+/// Sets an option of a socket that no library offers, and that takes one C int.
+fn set_option(
+    socket: &impl AsRawFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
     let size = size_of::<libc::c_int>()
         .try_into()
         .expect("the size of an int fits");
-    for mark in [ORIGIN_WINDOW, 1] {
-        // SAFETY: the descriptor is open for the length of the call, and the option's
-        // value is the one C int that SO_RCVLOWAT takes.
-        #[expect(unsafe_code, reason = "no library offers SO_RCVLOWAT")]
-        let result = unsafe {
-            libc::setsockopt(
-                stream.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_RCVLOWAT,
-                (&raw const mark).cast(),
-                size,
-            )
-        };
-        if result != 0 {
-            // It goes without, only slower.
-            tracing::debug!("SO_RCVLOWAT: {}", io::Error::last_os_error());
-        }
+    // SAFETY: the descriptor is open for the length of the call, and the value is the one C
+    // int that these options take.
+    #[expect(unsafe_code, reason = "no library offers these options")]
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size,
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }

@@ -10,6 +10,9 @@ use noq_proto::HashedConnectionIdGenerator;
 
 use crate::quic_socket::{self, Received};
 
+/// QUIC version 1 (RFC 9000, section 15).
+const VERSION_1: u32 = 1;
+
 /// An endpoint at `address`. With `server` it also accepts sessions.
 ///
 /// Its reset key and connection IDs follow from `identity`, so that an end which has
@@ -30,6 +33,10 @@ pub fn endpoint(
     config.cid_generator(Arc::new(move || {
         Box::new(HashedConnectionIdGenerator::from_key(key))
     }));
+    if server.is_some() {
+        // Others are answered by version negotiation, which terminals ask for on purpose.
+        config.supported_versions(vec![VERSION_1]);
+    }
     let (socket, received) = quic_socket::bind(address, server.is_some())?;
     let endpoint =
         Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(TokioRuntime))?;

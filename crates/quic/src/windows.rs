@@ -175,6 +175,11 @@ impl Windows {
         self.0.announce_default(&mut state);
     }
 
+    /// Whether flows are open.
+    pub fn has_flows(&self) -> bool {
+        !self.lock().flows.is_empty()
+    }
+
     /// The flow on stream `id` has no data; its reader waits.
     pub fn waits(&self, id: u64) {
         if let Some(flow) = self.lock().flows.get_mut(&id) {

@@ -64,6 +64,15 @@ pub trait Dial: Resolve {
     /// Connects to `address`.
     fn dial(&self, address: SocketAddr) -> impl Future<Output = io::Result<Self::Socket>> + Send;
 
+    /// The same from `source`, an address of the machine's own.
+    fn dial_from(
+        &self,
+        source: IpAddr,
+        address: SocketAddr,
+    ) -> impl Future<Output = io::Result<Self::Socket>> + Send {
+        let _ = (source, address);
+        async { Err(io::ErrorKind::Unsupported.into()) }
+    }
     /// Opens a UDP socket that is connected to `address`.
     fn dial_udp(
         &self,

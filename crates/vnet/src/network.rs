@@ -47,6 +47,8 @@ struct Socket {
     inbox: VecDeque<Datagram>,
     held: usize,
     reader: Option<Waker>,
+    /// What it sends reaches nobody.
+    gone: bool,
 }
 
 impl Network {
@@ -94,6 +96,7 @@ impl Network {
             inbox: VecDeque::new(),
             held: 0,
             reader: None,
+            gone: false,
         };
         self.lock().sockets.insert(host, socket);
         MemorySocket {
@@ -112,6 +115,18 @@ impl Network {
             state.graph.reroute(host, path);
             if let Some(socket) = state.sockets.get_mut(&host) {
                 socket.address = to;
+            }
+        }
+    }
+
+    /// The machine at `address` is gone, without a word: nothing reaches it, and what it
+    /// sends reaches nobody. Another may be put there.
+    pub fn remove(&self, address: SocketAddr) {
+        let state = &mut *self.lock();
+        if let Some(host) = state.graph.at(address) {
+            state.graph.remove_address(address);
+            if let Some(socket) = state.sockets.get_mut(&host) {
+                socket.gone = true;
             }
         }
     }
@@ -257,7 +272,11 @@ impl UdpSender for MemorySender {
     ) -> Poll<io::Result<()>> {
         let now = self.network.0.clock.now();
         let mut state = self.network.lock();
-        let from = state.socket(self.host).address;
+        let socket = state.socket(self.host);
+        if socket.gone {
+            return Poll::Ready(Ok(()));
+        }
+        let from = socket.address;
         let ecn = (transmit.ecn).and_then(|ecn| EcnCodepoint::from_bits(ecn as u8));
         let segment = transmit.segment_size.unwrap_or(transmit.contents.len());
         // A datagram may be empty, a segment not.

@@ -1,6 +1,8 @@
 //! `bentpipe gateway`: the end on the internet.
 
 mod lists;
+mod policies;
+mod volumes;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,6 +14,7 @@ use bentpipe_os::machine::Machine;
 use bentpipe_os::privileges::{self, Needs};
 use bentpipe_os::quic_socket::Received;
 use bentpipe_os::{limits, quic, secret};
+use bentpipe_tunnel::gateway::policy::Policy;
 use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
 use bentpipe_tunnel::identity::enrolment_line::EnrolmentLine;
 use bentpipe_tunnel::target::Target;
@@ -25,6 +28,8 @@ use crate::path_file::Keeper;
 use crate::registry::{self, Date, Enrolment, FileRegistry};
 use crate::status::{Ask, SessionStatus, Status};
 use crate::{config, daemon, log};
+use policies::ConfiguredPolicies;
+use volumes::Volumes;
 
 const FIRST_CONFIG: &str = r#"# bentpipe gateway; all options: docs/configuration.md
 
@@ -175,6 +180,9 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
     let (endpoint, received) = quic::endpoint(config.listen, &identity, Some(server.clone()))
         .map_err(|error| daemon::cannot_listen("listen", "UDP", config.listen, &error))?;
     let (keeper, paths) = Keeper::start(files.paths());
+    let volumes = Volumes::open(files.volumes());
+    let policies = ConfiguredPolicies::new(&config, registry.clone(), volumes);
+    let policies = Arc::new(policies);
     let configuration = Configuration {
         server,
         registry: registry.clone(),
@@ -182,10 +190,12 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
         egress: config.egress(),
         dialler: Machine::new(config.transport.memory),
         paths,
+        policies: policies.clone(),
     };
     let gateway = Gateway::new(endpoint.clone(), configuration);
     gateway.limit_udp_flows(limits::for_udp(open_files));
     let mut tasks = JoinSet::new();
+    tasks.spawn(volumes::keep(policies.volumes.clone()));
     let status: Ask = {
         let (gateway, registry) = (gateway.clone(), registry.clone());
         let transport = config.transport.clone();
@@ -219,7 +229,7 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
                 orderly = stop.stop() => break orderly,
                 _ = reload.recv() => {
                     gateway.close_revoked();
-                    if let Some(new) = reloaded(&files, &config, &gateway) {
+                    if let Some(new) = reloaded(&files, &config, &gateway, &policies) {
                         config = new;
                     }
                 }
@@ -236,6 +246,7 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
     endpoint.close(0u32.into(), b"the gateway is being stopped");
     daemon::patiently(endpoint.wait_idle()).await;
     daemon::patiently(keeper.stop()).await;
+    volumes::write(&policies.volumes).await;
     daemon::say(format_args!(
         "stopped: {} datagrams of sessions, {} stray",
         gateway.session_datagrams(),
@@ -250,14 +261,18 @@ fn reloaded(
     files: &Files,
     before: &config::Gateway,
     gateway: &Gateway<Machine>,
+    policies: &ConfiguredPolicies,
 ) -> Option<config::Gateway> {
     let new = daemon::read_again(files.read_gateway())?;
     gateway.set_egress(new.egress());
+    policies.reload(&new);
     log::set_level(&new.log);
     daemon::tell_what_waits(before, &new, |config| {
         config.log.clear();
         config.drain = bentpipe_units::Span::from_millis(0);
         config.egress.allow.clear();
+        config.policy = Policy::default();
+        config.terminal.clear();
     });
     Some(new)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{SessionStatus, Status};
+use super::{GatewayStatus, SessionStatus, Status};
 use crate::daemon;
 use crate::failure::Failure;
 
@@ -99,6 +99,10 @@ fn for_people(status: &Status) -> String {
         }
     ));
     lines.extend(status.sessions.iter().map(session));
+    if status.gateways.len() > 1 {
+        lines.push(format!("gateways: {}", status.gateways.len()));
+        lines.extend(status.gateways.iter().map(gateway));
+    }
     let flows = &status.flows;
     lines.push(format!(
         "flows: {} open, {} ended; {} into the tunnel, {} out of it",
@@ -128,6 +132,15 @@ fn for_people(status: &Status) -> String {
     lines.join("\n")
 }
 
+fn gateway(gateway: &GatewayStatus) -> String {
+    let delay = gateway.delay_ms.map_or_else(
+        || "no answer".to_owned(),
+        |delay| format!("answers after {delay:.0} ms"),
+    );
+    let in_use = if gateway.in_use { ", in use" } else { "" };
+    format!("  {:<45} {delay}{in_use}", gateway.gateway)
+}
+
 fn session(session: &SessionStatus) -> String {
     #[expect(clippy::cast_precision_loss, reason = "a percentage for people")]
     let loss = match session.sent_packets {
@@ -136,9 +149,10 @@ fn session(session: &SessionStatus) -> String {
     };
     let key = session.key.get(..19).unwrap_or(&session.key);
     format!(
-        "  {:<20} {:<24} rtt {:.0} ms, window {} kB, sent {}, received {}, lost {loss:.2} %",
+        "  {:<20} {:<24} {}rtt {:.0} ms, window {} kB, sent {}, received {}, lost {loss:.2} %",
         session.name.as_deref().unwrap_or(key),
         session.address,
+        if session.silent { "SILENT, " } else { "" },
         session.rtt_ms,
         session.window_bytes / 1000,
         mib(session.sent_bytes),

@@ -18,6 +18,7 @@ use std::time::Instant;
 use bentpipe_tunnel::flow::by_name::NameSnapshot;
 use bentpipe_tunnel::flow::tally::TallySnapshot;
 use bentpipe_tunnel::identity::Fingerprint;
+use bentpipe_tunnel::terminal::GatewayState;
 use bentpipe_tunnel::terminal::dns::ResolverSnapshot;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +41,9 @@ pub struct Status {
     pub max_sessions: u64,
     /// Open sessions.
     pub sessions: Vec<SessionStatus>,
+    /// A terminal's gateways, where it has several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gateways: Vec<GatewayStatus>,
     /// Flows.
     pub flows: FlowStatus,
     /// Questions of DNS, of a terminal with a resolver.
@@ -49,6 +53,28 @@ pub struct Status {
     /// from its resolver, from proxies' clients, from TLS handshakes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<NameSnapshot>,
+}
+
+/// A gateway of a terminal that has several.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GatewayStatus {
+    /// Host and port.
+    pub gateway: String,
+    /// How long it takes to answer; without, it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<f64>,
+    /// New flows go there.
+    pub in_use: bool,
+}
+
+impl From<GatewayState> for GatewayStatus {
+    fn from(state: GatewayState) -> Self {
+        Self {
+            gateway: state.gateway.to_string(),
+            delay_ms: state.delay.map(|delay| delay.as_secs_f64() * 1e3),
+            in_use: state.in_use,
+        }
+    }
 }
 
 /// A session and its path.
@@ -61,6 +87,9 @@ pub struct SessionStatus {
     pub key: String,
     /// Where it is.
     pub address: String,
+    /// It waits for an answer, in vain so far: the link is out, or the gateway is dead.
+    #[serde(default)]
+    pub silent: bool,
     /// Smoothed round trip.
     pub rtt_ms: f64,
     /// Congestion window.
@@ -115,6 +144,7 @@ impl Status {
             memory_limit_bytes: transport.memory.as_u64(),
             max_sessions: transport.max_sessions(),
             sessions,
+            gateways: Vec::new(),
             dns: None,
             names: Vec::new(),
             flows: FlowStatus {
@@ -139,6 +169,7 @@ impl SessionStatus {
         let path = path.as_ref();
         Self {
             name,
+            silent: false,
             key: key.to_string(),
             address: bentpipe_tunnel::session::remote_address(connection)
                 .map_or_else(|| "unknown".to_owned(), |address| address.to_string()),

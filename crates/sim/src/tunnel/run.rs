@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bentpipe_tunnel::gateway::egress::Egress;
+use bentpipe_tunnel::gateway::policy::Unlimited;
 use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
 use bentpipe_tunnel::identity::{Fingerprint, Identity, PeerRole, Registry};
 use bentpipe_tunnel::paths::Paths;
@@ -57,7 +58,11 @@ pub fn endpoint(
     (seed, number): (u64, u64),
     server: Option<noq::ServerConfig>,
 ) -> std::io::Result<noq::Endpoint> {
-    let config = identity::endpoint(seed, number);
+    let mut config = identity::endpoint(seed, number);
+    if server.is_some() {
+        // As the daemon's: terminals ask with another version whether it can be reached.
+        config.supported_versions(vec![1]);
+    }
     let (socket, runtime) = (Box::new(socket), Arc::new(clock.clone()));
     noq::Endpoint::new_with_abstract_socket(config, server, socket, runtime)
 }
@@ -173,6 +178,7 @@ impl<'a> Run<'a> {
                         .collect(),
                 },
                 paths: Paths::default(),
+                policies: Arc::new(Unlimited::default()),
             },
         );
         let serving = gateway.clone();

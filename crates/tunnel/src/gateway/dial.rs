@@ -1,14 +1,18 @@
 //! Connections to origins: resolve, ask the egress rules, dial.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use tokio::io::AsyncWriteExt as _;
 use tokio::sync::Semaphore;
 
 use super::egress::Egress;
+use super::policy::Policy;
+use super::proxy_header;
 use crate::sockets::Dial;
 use crate::target::{Host, Target};
 use crate::wire::proxy_status::{ErrorKind, Refusal};
@@ -47,16 +51,20 @@ impl<D: Dial> Dialler<D> {
     /// beside each other when one is slow (RFC 8305).
     ///
     /// `resolving` bounds the names that whoever asks may have under way.
+    /// `policy` is the terminal's, and `client` its address, which origins are told that
+    /// the policy lists.
     pub async fn connect(
         &self,
         target: &Target,
         resolving: &Semaphore,
+        policy: &Policy,
+        client: Option<SocketAddr>,
     ) -> Result<D::Socket, Refusal> {
         let deadline = tokio::time::sleep(DIAL_TIMEOUT);
         tokio::pin!(deadline);
         let addresses = tokio::select! {
             biased;
-            addresses = self.allowed(target, resolving) => addresses?,
+            addresses = self.allowed(target, resolving, policy) => addresses?,
             () = &mut deadline => {
                 let detail = format!("{target} did not resolve within {} s", DIAL_TIMEOUT.as_secs());
                 return Err(Refusal { kind: ErrorKind::DnsTimeout, detail });
@@ -68,7 +76,8 @@ impl<D: Dial> Dialler<D> {
         loop {
             if let Some(address) = waiting.next() {
                 let address = SocketAddr::new(address, target.port);
-                dialling.push(async move { (address, self.sockets.dial(address).await) });
+                let dialled = self.dial(target, address, policy, client);
+                dialling.push(async move { (address, dialled.await) });
             } else if dialling.is_empty() {
                 return Err(failure.unwrap_or_else(|| Refusal {
                     kind: ErrorKind::DnsError,
@@ -94,16 +103,37 @@ impl<D: Dial> Dialler<D> {
         }
     }
 
+    /// Connects to `address` as the policy says.
+    async fn dial(
+        &self,
+        target: &Target,
+        address: SocketAddr,
+        policy: &Policy,
+        client: Option<SocketAddr>,
+    ) -> io::Result<D::Socket> {
+        let mut socket = match policy.egress_address(address.ip()) {
+            Some(source) => self.sockets.dial_from(source, address).await,
+            None => self.sockets.dial(address).await,
+        }?;
+        if let Some(client) = client.filter(|_| policy.tells_address(target, address.ip())) {
+            let header = proxy_header::header(client, address);
+            socket.write_all(&header).await?;
+        }
+        Ok(socket)
+    }
+
     /// Opens a UDP socket that is connected to `target`: the first of its addresses that
-    /// egress allows and that there is a route to.
+    /// egress and `policy` allow and that there is a route to.
     ///
     /// `resolving` bounds the names that whoever asks may have under way.
     pub async fn connect_udp(
         &self,
         target: &Target,
         resolving: &Semaphore,
+        policy: &Policy,
     ) -> Result<D::Datagrams, Refusal> {
-        let addresses = tokio::time::timeout(DIAL_TIMEOUT, self.allowed(target, resolving));
+        let addresses = self.allowed(target, resolving, policy);
+        let addresses = tokio::time::timeout(DIAL_TIMEOUT, addresses);
         let addresses = addresses.await.map_err(|_| Refusal {
             kind: ErrorKind::DnsTimeout,
             detail: format!(
@@ -129,11 +159,12 @@ impl<D: Dial> Dialler<D> {
         }))
     }
 
-    /// The target's addresses that may be dialled.
+    /// The target's addresses that may be dialled, by anybody and by the policy.
     async fn allowed(
         &self,
         target: &Target,
         resolving: &Semaphore,
+        policy: &Policy,
     ) -> Result<Vec<IpAddr>, Refusal> {
         let addresses = match &target.host {
             Host::Address(address) => vec![*address],
@@ -158,14 +189,21 @@ impl<D: Dial> Dialler<D> {
         let mut denied = None;
         let allowed: Vec<_> = addresses
             .into_iter()
-            .filter(|address| match egress.check(*address, &own) {
-                Ok(()) => true,
-                Err(kind) => {
-                    denied = Some(Refusal {
-                        kind: ErrorKind::DestinationIpProhibited,
-                        detail: format!("{address} is {kind} and not in egress.allow"),
-                    });
-                    false
+            .filter(|address| {
+                let by_egress = egress.check(*address, &own);
+                let by_egress = by_egress
+                    .map_err(|kind| format!("{address} is {kind} and not in egress.allow"));
+                let by_policy = policy.allows(target, *address);
+                let by_policy = by_policy.map_err(|why| format!("{address} is {why}"));
+                match by_egress.and(by_policy) {
+                    Ok(()) => true,
+                    Err(detail) => {
+                        denied = Some(Refusal {
+                            kind: ErrorKind::DestinationIpProhibited,
+                            detail,
+                        });
+                        false
+                    }
                 }
             })
             .collect();

@@ -4,7 +4,9 @@
 //! - `log_limit`: how much strangers can make the log say
 //! - `sessions`: the open sessions
 //! - `requests`: what their terminals ask for
-//! - [`egress`]: what may be dialled
+//! - [`egress`]: what may be dialled by anybody
+//! - [`destination`], [`policy`], `usage`: what a terminal may do, and has done of it
+//! - `proxy_header`: how an origin is told whose connection it is
 //! - `dial`: connections to origins
 //! - `udp`: flows of datagrams
 //! - `dns`: questions of DNS
@@ -15,6 +17,10 @@ mod log_limit;
 mod sessions;
 pub mod egress;
 mod dial;
+pub mod destination;
+pub mod policy;
+mod usage;
+mod proxy_header;
 mod dns;
 mod requests;
 mod udp;

@@ -11,13 +11,15 @@ use tokio::sync::{Semaphore, watch};
 
 use super::dial::Dialler;
 use super::dns;
+use super::policy::Policies;
+use super::usage::{Metered, Usages};
 use crate::flow::stalled::{Held, StalledFlows};
 use crate::flow::stream::Down as _;
 use crate::flow::tally::Tally;
 use crate::flow::tcp;
 use crate::flow::{Carried, FlowError};
 use crate::identity::{Fingerprint, PeerRole, Registry};
-use crate::session::{BidiStream, path_summary};
+use crate::session::{BidiStream, path_summary, remote_address};
 use crate::sockets::Dial;
 use crate::wire::dns::MAX_UNDER_WAY;
 use crate::wire::proxy_status::{self, ErrorKind, Refusal};
@@ -47,6 +49,10 @@ pub struct Requests<D> {
     pub flow_window: u64,
     /// The counts of all sessions' flows.
     pub tally: Tally,
+    /// What each terminal may do, and does of it.
+    pub policies: Arc<dyn Policies>,
+    /// Flows and rates that terminals have now.
+    pub usages: Usages,
     /// Flows of UDP datagrams that a session may have open.
     pub udp_flows: AtomicUsize,
     /// Turns true when sessions are to take no more requests.
@@ -56,7 +62,7 @@ pub struct Requests<D> {
 /// One session, as its requests see it.
 pub(super) struct Peer {
     connection: noq::Connection,
-    key: Fingerprint,
+    pub(super) key: Fingerprint,
     role: PeerRole,
     pub(super) flows: Flows,
     stalled: StalledFlows,
@@ -174,7 +180,16 @@ impl<D: Dial> Requests<D> {
         };
         match (request, peer.role) {
             (Ok(Request::Connect(target)), PeerRole::Terminal) => {
-                match Box::pin(self.dialler.connect(&target, &peer.resolving)).await {
+                let connected = async {
+                    let place = self.usages.enter(peer.key, &self.policies)?;
+                    let client = remote_address(&peer.connection);
+                    let connecting =
+                        self.dialler
+                            .connect(&target, &peer.resolving, place.policy(), client);
+                    let socket = connecting.await?;
+                    Ok::<_, Refusal>(place.meter(socket))
+                };
+                match Box::pin(connected).await {
                     Ok(socket) => {
                         let _open = self.tally.open();
                         let (carried, result) =
@@ -233,7 +248,7 @@ impl<D: Dial> Requests<D> {
 
     async fn open_flow(
         &self,
-        socket: D::Socket,
+        socket: Metered<D::Socket>,
         mut stream: RequestStream,
         peer: &Peer,
     ) -> (Carried, Result<(), FlowError>) {

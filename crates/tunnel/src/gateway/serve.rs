@@ -15,8 +15,10 @@ use super::admission::{Admission, HANDSHAKE_TIMEOUT};
 use super::dial::Dialler;
 use super::egress::Egress;
 use super::log_limit::LogLimit;
+use super::policy::Policies;
 use super::requests::Requests;
 use super::sessions::Sessions;
+use super::usage::Usages;
 use crate::flow::tally::Tally;
 use crate::identity::{Fingerprint, Identity, PeerRole, Registry, tls};
 use crate::paths::{PathLease, Paths};
@@ -63,6 +65,8 @@ pub struct Configuration<D> {
     pub dialler: D,
     /// What earlier sessions learnt of the ways to the terminals.
     pub paths: Paths,
+    /// What each terminal may do.
+    pub policies: Arc<dyn Policies>,
 }
 
 /// The QUIC configuration of a gateway that is `identity`.
@@ -88,6 +92,7 @@ impl<D: Dial> Gateway<D> {
             egress,
             dialler,
             paths,
+            policies,
         } = configuration;
         let (drain, draining) = watch::channel(false);
         let requests = Arc::new(Requests {
@@ -96,6 +101,8 @@ impl<D: Dial> Gateway<D> {
             pool: transport.pool(),
             flow_window: transport.flow_window(),
             tally: Tally::default(),
+            policies,
+            usages: Usages::default(),
             udp_flows: AtomicUsize::new(MAX_UDP_FLOWS),
             draining,
         });

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use tokio::sync::SemaphorePermit;
 
 use super::requests::{Peer, RequestStream, Requests, refuse};
+use super::usage::Place;
 use crate::flow::FlowError;
 use crate::flow::stream::{Down as _, Up as _};
 use crate::flow::udp::{self, Activity, IdleLimits};
@@ -38,7 +39,7 @@ impl<D: Dial> Requests<D> {
         // What arrives while the socket is opened is kept.
         let datagrams = peer.flows.datagrams.open(stream.send_id(), host.into());
         let stopped = peer.flows.stops.stopped(stream.send_id());
-        let Some(opened) = Box::pin(self.open_udp(&target, stream, &peer)).await else {
+        let Some(mut opened) = Box::pin(self.open_udp(&target, stream, &peer)).await else {
             return;
         };
         let _open = self.tally.open_udp();
@@ -67,7 +68,9 @@ impl<D: Dial> Requests<D> {
             Err(_) => up.abort(),
         }
         down.abort();
-        self.tally.over(activity.carried(), &result);
+        let carried = activity.carried();
+        opened.usage.add(carried.up + carried.down);
+        self.tally.over(carried, &result);
         match result {
             Ok(()) => tracing::debug!(%target, "UDP flow ended"),
             Err(error) => tracing::debug!(%target, "UDP flow ended: {error}"),
@@ -83,8 +86,15 @@ impl<D: Dial> Requests<D> {
     ) -> Option<Opened<'a, D::Datagrams>> {
         let opened = match peer.udp.try_acquire() {
             Ok(place) => {
-                let dialled = self.dialler.connect_udp(target, &peer.resolving).await;
-                dialled.map(|socket| (place, socket))
+                let dialled = async {
+                    let usage = self.usages.enter(peer.key, &self.policies)?;
+                    let dialled = self
+                        .dialler
+                        .connect_udp(target, &peer.resolving, usage.policy());
+                    let socket = dialled.await?;
+                    Ok::<_, Refusal>((place, usage, socket))
+                };
+                dialled.await
             }
             Err(_) => Err(Refusal {
                 kind: ErrorKind::ConnectionLimitReached,
@@ -92,11 +102,12 @@ impl<D: Dial> Requests<D> {
             }),
         };
         match opened {
-            Ok((place, socket)) => {
+            Ok((place, usage, socket)) => {
                 // An error means that nobody is there to hear it.
                 stream.send_response(connect_udp::accepted()).await.ok()?;
                 Some(Opened {
                     _place: place,
+                    usage,
                     socket,
                     halves: stream.split(),
                 })
@@ -114,6 +125,7 @@ impl<D: Dial> Requests<D> {
 /// A flow that is open.
 struct Opened<'a, S> {
     _place: SemaphorePermit<'a>,
+    usage: Place,
     socket: S,
     halves: (UpStream, DownStream),
 }

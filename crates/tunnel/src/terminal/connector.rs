@@ -1,5 +1,4 @@
-//! The connector: opens a terminal's session with its gateway, and again with back-off
-//! when it is lost.
+//! The connector: opens a terminal's session with a gateway.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,13 +6,14 @@ use std::time::Duration;
 
 use bentpipe_cc::PathMemory;
 use futures_util::StreamExt as _;
+use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::watch;
 
 use super::session::Session;
+use super::{liveness, probe};
 use crate::identity::{Fingerprint, Identity, tls};
 use crate::paths::Paths;
-use crate::session::describe;
+use crate::session::{describe, remote_address};
 use crate::sockets::Resolve;
 use crate::target::{Host, Target};
 use crate::transport::Transport;
@@ -21,12 +21,10 @@ use crate::transport::Transport;
 /// An attempt to open a session ends after this: seven timeouts of a GEO handshake.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(12);
 /// Round trips after which the next of a gateway's addresses is tried: a handshake takes one.
-const NEXT_ADDRESS: u32 = 3;
+pub(super) const NEXT_ADDRESS: u32 = 3;
 /// First and longest wait between attempts.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
-/// Wait after another machine with the same key has taken the session: two that take it
-/// from each other do so at leisure.
-const REPLACED_WAIT: Duration = Duration::from_secs(60);
+pub(super) const BACKOFF: (Duration, Duration) =
+    (Duration::from_millis(500), Duration::from_secs(30));
 
 /// How to open a session.
 #[derive(Debug)]
@@ -123,6 +121,26 @@ impl<R: Resolve> Connector<R> {
             .map_err(SessionError::Http)
     }
 
+    /// Follows `session` until it ends, and ends it when the gateway has forgotten it.
+    pub(super) async fn follow(&self, session: &Session) {
+        let known = remote_address(session.connection());
+        let mut addresses = self.addresses().await.unwrap_or_default();
+        addresses.extend(known.filter(|known| !addresses.contains(known)));
+        tokio::select! {
+            _ = session.closed() => {}
+            () = liveness::forgotten(session, &self.endpoint, &addresses) => session.forget(),
+        }
+    }
+
+    /// How long an answer of the gateway takes; `None` if none comes.
+    pub(super) async fn delay(&self) -> Option<Duration> {
+        let patience = self.transport.expected_rtt.as_duration() * NEXT_ADDRESS;
+        let addresses = self.addresses().await.ok()?;
+        let ask = |address| probe::round_trip(&self.endpoint, address, patience);
+        let answers = join_all(addresses.into_iter().map(ask)).await;
+        answers.into_iter().flatten().min()
+    }
+
     /// The gateway's addresses, the preferred first.
     async fn addresses(&self) -> Result<Vec<SocketAddr>, SessionError> {
         let with_port = |address| SocketAddr::new(address, self.gateway.port);
@@ -134,42 +152,5 @@ impl<R: Resolve> Connector<R> {
         let addresses =
             addresses.map_err(|error| SessionError::Resolve(host.clone(), error.to_string()))?;
         Ok(addresses.into_iter().map(with_port).collect())
-    }
-
-    /// Keeps a session open for ever and publishes it in `current`.
-    pub async fn keep(&self, current: &watch::Sender<Option<Session>>) -> std::convert::Infallible {
-        let mut wait = BACKOFF.0;
-        loop {
-            match self.open().await {
-                Ok(session) => {
-                    current.send_replace(Some(session.clone()));
-                    match session.accepted().await {
-                        Ok(()) => {
-                            wait = BACKOFF.0;
-                            let known = session.known_path();
-                            tracing::info!(gateway = %self.gateway, known, "session is up");
-                            let why = session.closed().await;
-                            let path = session.path_summary();
-                            tracing::warn!(gateway = %self.gateway, %path, "session lost: {why}");
-                            if session.was_replaced() {
-                                tracing::error!(
-                                    key = %self.identity.fingerprint(),
-                                    "another machine uses this terminal's key: pair one of the two anew, with a key of its own (remove its terminal.key, then `bentpipe terminal join`). Next attempt in {} s",
-                                    REPLACED_WAIT.as_secs()
-                                );
-                                wait = REPLACED_WAIT;
-                            }
-                        }
-                        Err(why) => {
-                            tracing::warn!(gateway = %self.gateway, "no session: {why}");
-                        }
-                    }
-                    current.send_replace(None);
-                }
-                Err(error) => tracing::warn!(gateway = %self.gateway, "no session: {error}"),
-            }
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(BACKOFF.1.max(wait));
-        }
     }
 }

@@ -7,9 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use h3::error::StreamError;
+use http::Response;
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot, watch};
 
 use super::connector::Connector;
+use super::gateways::{GatewayState, Gateways};
 use super::hosts::Hosts;
 use super::names::Names;
 use super::places::Places;
@@ -36,10 +39,14 @@ pub(super) const ANSWER_WAIT: Duration = Duration::from_secs(15);
 
 type RequestStream = h3::client::RequestStream<BidiStream, Bytes>;
 
+/// A request is given up when nothing was heard of the gateway for so long.
+const SILENCE_WAIT: Duration = Duration::from_secs(8);
+
 /// A running terminal. Clones are the same terminal.
 #[derive(Clone)]
 pub struct Terminal {
     session: watch::Receiver<Option<Session>>,
+    gateways: watch::Receiver<Vec<GatewayState>>,
     flows: Arc<Semaphore>,
     pub(super) hosts: Hosts,
     stalled: StalledFlows,
@@ -53,10 +60,19 @@ impl Terminal {
     /// A terminal, and the task that keeps its session: run it for as long as the
     /// terminal is to work.
     pub fn new<R: Resolve>(connector: Connector<R>) -> (Self, impl Future<Output = Infallible>) {
+        Self::with_gateways(vec![connector])
+    }
+
+    /// The same with several gateways, of which it uses the nearest that answers.
+    pub fn with_gateways<R: Resolve>(
+        connectors: Vec<Connector<R>>,
+    ) -> (Self, impl Future<Output = Infallible>) {
         let (current, session) = watch::channel(None);
+        let (keeper, gateways) = Gateways::new(connectors, current);
         let stalled = StalledFlows::default();
         let terminal = Self {
             session,
+            gateways,
             flows: Arc::new(Semaphore::new(MAX_FLOWS as usize)),
             hosts: Hosts::default(),
             stalled,
@@ -65,12 +81,17 @@ impl Terminal {
             names: Names::default(),
             by_name: ByName::default(),
         };
-        (terminal, async move { connector.keep(&current).await })
+        (terminal, async move { keeper.keep().await })
     }
 
     /// The current session, also when it changes.
     pub fn session(&self) -> watch::Receiver<Option<Session>> {
         self.session.clone()
+    }
+
+    /// How its gateways stand, in the order in which they were given.
+    pub fn gateways(&self) -> Vec<GatewayState> {
+        self.gateways.borrow().clone()
     }
 
     /// The counts of its flows.
@@ -145,8 +166,8 @@ impl Terminal {
         };
         let accepted = async {
             let (session, mut stream) = self.open(&target, host.number()).await?;
-            let answer = tokio::time::timeout(ANSWER_WAIT, stream.recv_response()).await;
-            Refusal::read(&answer.map_err(|_| FlowError::Unanswered)??)?;
+            let answer = answered(&session, stream.recv_response()).await?;
+            Refusal::read(&answer)?;
             Ok((session, stream))
         };
         let (carried, result) = match accepted.await {
@@ -206,8 +227,7 @@ impl Terminal {
             if answered {
                 return Ok(());
             }
-            let answer = tokio::time::timeout(ANSWER_WAIT, down.recv_response());
-            let answer = answer.await.map_err(|_| FlowError::Unanswered)??;
+            let answer = self::answered(&session, down.recv_response()).await?;
             Refusal::read(&answer).map_err(FlowError::Refused)
         };
         let held = Held {
@@ -251,5 +271,17 @@ impl Terminal {
             Ok(Ok(session)) => session.clone().ok_or(FlowError::NoSession),
             _ => Err(FlowError::NoSession),
         }
+    }
+}
+
+/// The gateway's `answer` to a request, as long as it may take and the gateway is heard.
+pub(super) async fn answered(
+    session: &Session,
+    answer: impl Future<Output = Result<Response<()>, StreamError>>,
+) -> Result<Response<()>, FlowError> {
+    let answer = tokio::time::timeout(ANSWER_WAIT, answer);
+    tokio::select! {
+        answer = answer => Ok(answer.map_err(|_| FlowError::Unanswered)??),
+        () = session.silent_for(SILENCE_WAIT) => Err(FlowError::Unanswered),
     }
 }

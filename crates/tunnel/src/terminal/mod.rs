@@ -1,7 +1,10 @@
 //! The terminal: takes applications' connections and sends them to the gateway.
 //!
-//! - `connector`: opens the session
+//! - `connector`: opens a session
 //! - `session`: the one warm session
+//! - `probe`: whether a gateway can be reached
+//! - `liveness`: whether the session is dead, or the link out
+//! - `gateways`: with which gateway the session is
 //! - `hosts`: whose applications' connections
 //! - `names`: what addresses are called
 //! - `server_name`: and what TLS handshakes say
@@ -10,7 +13,10 @@
 //! - [`dns`]: applications' questions of DNS
 
 mod session;
+mod probe;
+mod liveness;
 mod connector;
+mod gateways;
 mod hosts;
 mod places;
 mod names;
@@ -21,5 +27,6 @@ pub mod dns;
 
 pub use connector::{Connector, SessionError};
 pub use flows::Terminal;
+pub use gateways::GatewayState;
 pub use session::Session;
 pub use udp::Unreachable;

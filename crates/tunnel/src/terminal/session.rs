@@ -1,10 +1,13 @@
 //! A terminal's session with its gateway.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bentpipe_quic::h3::{Connection, Flows, Opener, RecvStream};
 use bytes::{Buf as _, Bytes};
 use h3::error::{Code, StreamError};
+use tokio::sync::watch;
 
 use crate::flow::FlowError;
 use crate::identity::Fingerprint;
@@ -22,6 +25,9 @@ pub struct Session {
     requests: h3::client::SendRequest<Opener, Bytes>,
     flows: Flows,
     lease: Arc<PathLease>,
+    /// It waits for an answer of the gateway, in vain so far.
+    silent: Arc<watch::Sender<bool>>,
+    forgotten: Arc<AtomicBool>,
     /// The gateway as it was asked for, the authority of requests.
     gateway: Arc<Target>,
 }
@@ -59,6 +65,8 @@ impl Session {
             requests,
             flows,
             lease: Arc::new(lease),
+            silent: Arc::new(watch::Sender::new(false)),
+            forgotten: Arc::default(),
             gateway: Arc::new(gateway),
         })
     }
@@ -92,6 +100,32 @@ impl Session {
             Some(noq::ConnectionError::ApplicationClosed(close))
                 if close.error_code == noq::VarInt::from_u32(REPLACED)
         )
+    }
+
+    /// Ends the session because the gateway has forgotten it.
+    pub(super) fn forget(&self) {
+        self.forgotten.store(true, Ordering::Relaxed);
+        self.close();
+    }
+
+    /// Whether it was ended because the gateway has forgotten it.
+    pub(super) fn was_forgotten(&self) -> bool {
+        self.forgotten.load(Ordering::Relaxed)
+    }
+
+    /// Whom it is with.
+    pub fn gateway(&self) -> &Target {
+        &self.gateway
+    }
+
+    /// Whether flows are open in it.
+    pub(super) fn has_flows(&self) -> bool {
+        self.flows.windows.has_flows()
+    }
+
+    /// Whether both are the same session.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.connection.stable_id() == other.connection.stable_id()
     }
 
     /// The QUIC connection, for status and figures.
@@ -190,6 +224,50 @@ impl Session {
     /// Figures of the session's QUIC connection.
     pub fn stats(&self) -> noq::ConnectionStats {
         self.connection.stats()
+    }
+
+    /// Whether it waits for an answer of the gateway, in vain so far.
+    pub fn is_silent(&self) -> bool {
+        *self.silent.borrow()
+    }
+
+    /// Resolves when nothing has been heard of the gateway for `time` from now on, though it
+    /// was asked; or when the session is lost.
+    pub(super) async fn silent_for(&self, time: Duration) {
+        let mut silent = self.silent.subscribe();
+        loop {
+            // The sender is ours: it is there.
+            let _ = silent.wait_for(|silent| *silent).await;
+            let heard = silent.wait_for(|silent| !*silent);
+            if tokio::time::timeout(time, heard).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn set_silent(&self, is: bool) {
+        self.silent
+            .send_if_modified(|silent| std::mem::replace(silent, is) != is);
+    }
+
+    /// Frames that were heard of the gateway, which an open session always has to answer with.
+    pub(super) fn frames_heard(&self) -> u64 {
+        let heard = self.stats().frame_rx;
+        heard.acks + heard.stream + heard.datagram + heard.ping + heard.max_data
+    }
+
+    /// Frames that were sent and have to be acknowledged. Packets that look for a larger
+    /// path MTU do not count: they may well be lost.
+    pub(super) fn frames_asking(&self) -> u64 {
+        let sent = self.stats().frame_tx;
+        let probes = self.connection.path_stats(noq::PathId::ZERO);
+        let probes = probes.map_or(0, |path| path.sent_plpmtud_probes);
+        (sent.stream + sent.datagram + sent.ping + sent.max_data).saturating_sub(probes)
+    }
+
+    /// The smoothed round trip.
+    pub fn rtt(&self) -> Duration {
+        self.connection.rtt(noq::PathId::ZERO).unwrap_or_default()
     }
 
     /// What is known of the path by now, for the log.

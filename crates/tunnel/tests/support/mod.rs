@@ -17,12 +17,13 @@ use std::time::Duration;
 
 use bentpipe_link::Scenario;
 use bentpipe_tunnel::gateway::egress::Egress;
+use bentpipe_tunnel::gateway::policy::{Policies, Unlimited};
 use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
 use bentpipe_tunnel::identity::{Fingerprint, Identity, PeerRole, Registry};
 use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::sockets::{DatagramSocket, Dial, Resolve, Socket};
 use bentpipe_tunnel::target::Target;
-use bentpipe_tunnel::terminal::{Connector, Terminal, Unreachable};
+use bentpipe_tunnel::terminal::{Connector, Session, Terminal, Unreachable};
 use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::Span;
 use bentpipe_vnet::clock::{Clock, virtual_time};
@@ -422,6 +423,8 @@ pub struct Setup {
     pub terminal: u8,
     /// What the terminal, and the gateway, know of the path from before.
     pub paths: [Paths; 2],
+    /// What the gateway lets its terminals do.
+    pub policies: Arc<dyn Policies>,
     /// Where the terminal looks for the gateway.
     pub gateway: &'static str,
 }
@@ -435,9 +438,14 @@ pub fn link(delay: &str) -> Scenario {
 
 /// The same over GEO, and nothing comes through any more from `from` on.
 pub fn outage_from(from: &str) -> Scenario {
+    outage("250 ms", from, "1 h")
+}
+
+/// A link of `delay` one way, which is out for `time` from `from` on.
+pub fn outage(delay: &str, from: &str, time: &str) -> Scenario {
     scenario(&format!(
-        "rate = \"1 Gbit/s\"\ndelay = \"250 ms\"\nqueue = \"100 MB\"\n\
-         outages = [{{ from = \"{from}\", for = \"1 h\", packets = \"lost\" }}]"
+        "rate = \"1 Gbit/s\"\ndelay = \"{delay}\"\nqueue = \"100 MB\"\n\
+         outages = [{{ from = \"{from}\", for = \"{time}\", packets = \"lost\" }}]"
     ))
 }
 
@@ -463,6 +471,7 @@ impl Default for Setup {
             expects: GATEWAY_SEED,
             terminal: TERMINAL_SEED,
             paths: Default::default(),
+            policies: Arc::new(Unlimited::default()),
             gateway: GATEWAY,
         }
     }
@@ -474,15 +483,18 @@ pub struct World {
     pub internet: Internet,
     pub terminal: Terminal,
     pub gateway: noq::Endpoint,
-    network: Network,
-    _tasks: Arc<Tasks>,
+    /// The terminal's.
+    pub endpoint: noq::Endpoint,
+    pub network: Network,
+    setup: Arc<Setup>,
+    tasks: Arc<Tasks>,
 }
 
-struct Tasks(Vec<JoinHandle<()>>);
+struct Tasks(Mutex<Vec<JoinHandle<()>>>);
 
 impl Drop for Tasks {
     fn drop(&mut self) {
-        for task in &self.0 {
+        for task in self.0.lock().unwrap().iter() {
             task.abort();
         }
     }
@@ -538,6 +550,7 @@ impl Setup {
                 egress: Egress::default(),
                 dialler: self.internet.clone(),
                 paths: self.paths[1].clone(),
+                policies: self.policies.clone(),
             },
         );
         tokio::spawn(async move { gateway.run().await })
@@ -548,17 +561,19 @@ impl Setup {
         let (network, terminal_socket, gateway_socket) = sockets(clock, &self.scenario);
         let gateway = endpoint(clock, gateway_socket, Some(self.server()));
         let serving = self.gateway(gateway.clone());
-        let (terminal, keep) =
-            Terminal::new(self.connector(endpoint(clock, terminal_socket, None)));
+        let terminal_endpoint = endpoint(clock, terminal_socket, None);
+        let (terminal, keep) = Terminal::new(self.connector(terminal_endpoint.clone()));
         let keeping = tokio::spawn(async move {
             keep.await;
         });
         World {
-            internet: self.internet,
+            internet: self.internet.clone(),
             terminal,
             gateway,
+            endpoint: terminal_endpoint,
             network,
-            _tasks: Arc::new(Tasks(vec![serving, keeping])),
+            setup: Arc::new(self),
+            tasks: Arc::new(Tasks(Mutex::new(vec![serving, keeping]))),
         }
     }
 }
@@ -584,6 +599,33 @@ impl World {
         let client = IpAddr::from([192, 168, 7, host]);
         tokio::spawn(async move { terminal.carry_for(client, terminals_side, target).await });
         application
+    }
+
+    /// The gateway is killed: nobody hears another word of it.
+    pub fn kill_gateway(&self) {
+        self.network.remove(GATEWAY.parse().unwrap());
+    }
+
+    /// Another process of the gateway, in the place of one that was killed.
+    pub fn start_gateway(&self, clock: &Clock) {
+        let socket = self.network.gateway(GATEWAY.parse().unwrap());
+        let endpoint = endpoint(clock, socket, Some(self.setup.server()));
+        self.tasks
+            .0
+            .lock()
+            .unwrap()
+            .push(self.setup.gateway(endpoint));
+    }
+
+    /// Waits for a session other than `old`.
+    pub async fn next_session(&self, old: usize) -> Session {
+        let mut sessions = self.terminal.session();
+        let other = |session: &Option<Session>| {
+            (session.as_ref()).is_some_and(|s| s.connection().stable_id() != old)
+        };
+        let session = sessions.wait_for(other).await.unwrap().clone().unwrap();
+        session.confirmed().await.unwrap();
+        session
     }
 
     /// An application's UDP socket that is connected through the tunnel to `target`, and

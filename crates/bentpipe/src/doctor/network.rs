@@ -1,0 +1,393 @@
+//! `bentpipe doctor --network`: what the network between this terminal and a gateway does to
+//! UDP and TCP, and whether bentpipe helps there.
+//!
+//! All that is asked of the gateway is asked in a session, with the terminal's own key.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bentpipe_os::doctor::{Check, State};
+use bentpipe_tunnel::paths::Paths;
+use bentpipe_tunnel::target::Target;
+use bentpipe_tunnel::terminal::{Session, Terminal};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::failure::Failure;
+use crate::files::{Files, PairedGateway};
+use crate::{config, terminal};
+
+/// Ports that a TCP handshake is tried at: it does not matter whether they are open.
+const TCP_PORTS: [u16; 3] = [443, 80, 22];
+/// A handshake is answered by this at the latest, or not at all.
+const TCP_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a download may take, each.
+const DOWNLOAD: Duration = Duration::from_secs(15);
+/// How long the path MTU is looked for.
+const MTU_ROUND_TRIPS: u32 = 20;
+/// Below this a tunnel has little to gain on plain TCP.
+const SHORT: Duration = Duration::from_millis(50);
+
+/// Examines the network between this terminal and the gateway that it knows as `gateway`.
+/// `url`: what is downloaded with the machine's own TCP, and through the tunnel.
+pub async fn check(
+    files: &Files,
+    gateway: &str,
+    url: Option<&Download>,
+) -> Result<Vec<Check>, Failure> {
+    let config = files.read_terminal()?;
+    let paired = find(files, gateway)?;
+    let identity = Arc::new(files.identity()?);
+    let endpoint = terminal::endpoint(&identity)?;
+    let connector =
+        || terminal::connector(&config, &endpoint, &identity, &paired, Paths::default());
+    let mut report = Report::default();
+    let opened = connector()?.open().await;
+    let session = match opened {
+        Ok(session) => session,
+        Err(error) => {
+            let tcp = tcp_answers(&addresses(&paired.gateway).await).await;
+            report.udp_fails(&error.to_string(), tcp);
+            return Ok(report.checks);
+        }
+    };
+    let accepted = session.accepted().await;
+    let address = bentpipe_tunnel::session::remote_address(session.connection());
+    // The first round trips have the handshake's signatures in them.
+    let mtu = path_mtu(&session).await;
+    let rtt = session.rtt();
+    report.udp(rtt, accepted);
+    report.mtu(mtu);
+    let tcp = tcp_answers(&address.map(|a| a.ip()).into_iter().collect::<Vec<_>>()).await;
+    let pep = report.tcp(rtt, tcp);
+    session.close();
+    terminal_closed(&endpoint).await;
+    let mut rates = None;
+    if let Some(url) = url {
+        let direct = url
+            .over(TcpStream::connect((url.host.as_str(), url.port)))
+            .await;
+        let tunnel = through_tunnel(&config, &endpoint, &identity, &paired, url).await;
+        rates = report.rates(direct, tunnel);
+    }
+    report.verdict(rtt, pep, rates);
+    Ok(report.checks)
+}
+
+async fn terminal_closed(endpoint: &noq::Endpoint) {
+    crate::daemon::patiently(endpoint.wait_idle()).await;
+}
+
+fn find(files: &Files, gateway: &str) -> Result<PairedGateway, Failure> {
+    let paired = files.read_pairing()?;
+    let is = |paired: &&PairedGateway| {
+        paired.gateway.to_string() == gateway || paired.gateway_key.to_string() == gateway
+    };
+    let names: Vec<_> = paired
+        .iter()
+        .map(|paired| paired.gateway.to_string())
+        .collect();
+    let found = paired.iter().find(is).cloned();
+    found.ok_or_else(|| {
+        Failure::Configuration(format!(
+            "--network {gateway}: this terminal is not paired with it; it is paired with {}",
+            names.join(", ")
+        ))
+    })
+}
+
+async fn addresses(gateway: &Target) -> Vec<IpAddr> {
+    let resolver = bentpipe_os::resolver::Resolver::default();
+    match &gateway.host {
+        bentpipe_tunnel::target::Host::Address(address) => vec![*address],
+        bentpipe_tunnel::target::Host::Name(name) => {
+            resolver.resolve(name).await.unwrap_or_default()
+        }
+    }
+}
+
+/// What the path is found to carry, UDP payload bytes, once that has stopped growing.
+async fn path_mtu(session: &Session) -> u16 {
+    let mtu = || {
+        let path = session.connection().path_stats(noq::PathId::ZERO);
+        path.map_or(0, |path| path.current_mtu)
+    };
+    let (mut largest, mut since) = (mtu(), 0);
+    for _ in 0..MTU_ROUND_TRIPS {
+        tokio::time::sleep(session.rtt().max(Duration::from_millis(20))).await;
+        match mtu() {
+            now if now > largest => (largest, since) = (now, 0),
+            _ => since += 1,
+        }
+        if since > 6 {
+            break;
+        }
+    }
+    largest
+}
+
+/// A TCP handshake with a host, and how soon it was answered.
+#[derive(Debug, Clone, Copy)]
+struct TcpAnswer {
+    port: u16,
+    after: Duration,
+    /// The connection was accepted, by the host or in its place.
+    accepted: bool,
+}
+
+/// The soonest answer of one of `hosts` to a TCP handshake.
+async fn tcp_answers(hosts: &[IpAddr]) -> Option<TcpAnswer> {
+    let mut soonest: Option<TcpAnswer> = None;
+    for (host, port) in hosts
+        .iter()
+        .flat_map(|host| TCP_PORTS.map(|port| (*host, port)))
+    {
+        let began = Instant::now();
+        let connecting = TcpStream::connect(SocketAddr::new(host, port));
+        let Ok(ended) = tokio::time::timeout(TCP_PATIENCE, connecting).await else {
+            continue;
+        };
+        let accepted = match ended {
+            Ok(_) => true,
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => false,
+            Err(_) => continue,
+        };
+        let after = began.elapsed();
+        if soonest.is_none_or(|soonest| after < soonest.after) {
+            soonest = Some(TcpAnswer {
+                port,
+                after,
+                accepted,
+            });
+        }
+    }
+    soonest
+}
+
+/// Something to download by HTTP/1.1.
+#[derive(Debug, Clone)]
+pub struct Download {
+    host: String,
+    port: u16,
+    path: String,
+}
+
+impl std::str::FromStr for Download {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "{text:?} is not the URL of something large; write it like \"http://example.net/10MB\" (not https: what is measured is the network)"
+            )
+        };
+        let rest = text.strip_prefix("http://").ok_or_else(wrong)?;
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let with_port = match authority.rsplit_once(':') {
+            Some((_, port)) if port.parse::<u16>().is_ok() => authority.to_owned(),
+            _ => format!("{authority}:80"),
+        };
+        let target: Target = with_port.parse().map_err(|_| wrong())?;
+        let host = match &target.host {
+            bentpipe_tunnel::target::Host::Address(address) => address.to_string(),
+            bentpipe_tunnel::target::Host::Name(name) => name.clone(),
+        };
+        Ok(Self {
+            host,
+            port: target.port,
+            path: format!("/{path}"),
+        })
+    }
+}
+
+impl Download {
+    fn target(&self) -> Target {
+        let host = bentpipe_tunnel::target::Host::name(&self.host);
+        let host = host.expect("it was one when the URL was read");
+        Target {
+            host,
+            port: self.port,
+        }
+    }
+
+    /// The rate of a download over the connection that `connecting` gives, bit/s, from the
+    /// request on; what came in [`DOWNLOAD`] counts.
+    async fn over<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        connecting: impl Future<Output = std::io::Result<S>>,
+    ) -> std::io::Result<f64> {
+        let limit = tokio::time::timeout(DOWNLOAD, connecting);
+        let mut stream = limit.await.map_err(|_| std::io::ErrorKind::TimedOut)??;
+        let began = Instant::now();
+        let (host, path) = (&self.host, &self.path);
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let (mut bytes, mut buffer) = (0, vec![0; 1 << 16]);
+        let reading = async {
+            loop {
+                match stream.read(&mut buffer).await? {
+                    0 => return std::io::Result::Ok(()),
+                    count => bytes += count,
+                }
+            }
+        };
+        if let Ok(ended) = tokio::time::timeout(DOWNLOAD, reading).await {
+            ended?;
+        }
+        if bytes == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+        let bits = bytes as f64 * 8.0;
+        Ok(bits / began.elapsed().as_secs_f64())
+    }
+}
+
+async fn through_tunnel(
+    config: &config::Terminal,
+    endpoint: &noq::Endpoint,
+    identity: &Arc<bentpipe_tunnel::identity::Identity>,
+    paired: &PairedGateway,
+    url: &Download,
+) -> std::io::Result<f64> {
+    let connector = terminal::connector(config, endpoint, identity, paired, Paths::default())
+        .map_err(|failure| std::io::Error::other(failure.to_string()))?;
+    let (terminal, keep) = Terminal::new(connector);
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
+    let local = listener.local_addr()?;
+    let carrying = async {
+        let (stream, _) = listener.accept().await?;
+        let flow = bentpipe_os::tcp::TcpFlow::new(stream)?;
+        terminal.carry(flow, url.target()).await;
+        std::io::Result::Ok(())
+    };
+    tokio::select! {
+        never = keep => match never {},
+        (rate, _) = async { tokio::join!(url.over(TcpStream::connect(local)), carrying) } => rate,
+    }
+}
+
+/// The findings, in the order in which they were made.
+#[derive(Default)]
+struct Report {
+    checks: Vec<Check>,
+}
+
+impl Report {
+    fn add(&mut self, name: &'static str, state: State, found: String, remedy: Option<String>) {
+        self.checks.push(Check {
+            name,
+            needed_for: "terminal",
+            state,
+            found,
+            remedy,
+        });
+    }
+
+    fn udp_fails(&mut self, why: &str, tcp: Option<TcpAnswer>) {
+        let remedy = match tcp {
+            Some(tcp) => format!(
+                "the machine answers TCP (port {}, {}), so that UDP is dropped on the way, or the gateway does not run: look at both ends' firewalls and at the operator's",
+                tcp.port,
+                milliseconds(tcp.after)
+            ),
+            None => "the machine answers no TCP either: look whether it is on, and whether this machine is on the internet".to_owned(),
+        };
+        self.add("UDP", State::Missing, why.to_owned(), Some(remedy));
+    }
+
+    fn udp(&mut self, rtt: Duration, accepted: Result<(), String>) {
+        match accepted {
+            Ok(()) => {
+                let found = format!("reaches the gateway; round trip {}", milliseconds(rtt));
+                self.add("UDP", State::Ok, found, None);
+            }
+            Err(why) => {
+                let remedy = "the gateway's log says more".to_owned();
+                self.add("UDP", State::Missing, why, Some(remedy));
+            }
+        }
+    }
+
+    fn mtu(&mut self, mtu: u16) {
+        let found = format!("{mtu} bytes of UDP payload pass unfragmented");
+        if mtu >= 1400 {
+            return self.add("path MTU", State::Ok, found, None);
+        }
+        let remedy = "something on the way has a small MTU, a tunnel perhaps; bentpipe goes with it, at some cost per packet".to_owned();
+        self.add("path MTU", State::Worse, found, Some(remedy));
+    }
+
+    /// Whether somebody on the way answers TCP in the gateway's place.
+    fn tcp(&mut self, rtt: Duration, answer: Option<TcpAnswer>) -> bool {
+        let Some(answer) = answer else {
+            let found = "the gateway's machine answers TCP at none of the ports 443, 80 and 22: whether the operator has a proxy for TCP cannot be told";
+            self.add("operator's TCP proxy", State::Ok, found.to_owned(), None);
+            return false;
+        };
+        let (after, port) = (milliseconds(answer.after), answer.port);
+        let found = format!(
+            "TCP port {port} is answered after {after}, UDP after {}",
+            milliseconds(rtt)
+        );
+        // Nothing can be there and back sooner than UDP was, queues aside.
+        let pep = answer.accepted && answer.after < rtt.mul_f64(0.6);
+        if pep {
+            let found = format!(
+                "{found}: sooner than the way allows, so a proxy of the operator's (PEP) answers in the place of servers"
+            );
+            self.add("operator's TCP proxy", State::Ok, found, None);
+        } else {
+            let found = format!("{found}: no proxy between");
+            self.add("operator's TCP proxy", State::Ok, found, None);
+        }
+        pep
+    }
+
+    /// Both rates, where both could be measured.
+    fn rates(
+        &mut self,
+        direct: std::io::Result<f64>,
+        tunnel: std::io::Result<f64>,
+    ) -> Option<(f64, f64)> {
+        let text = |rate: &std::io::Result<f64>| match rate {
+            Ok(rate) => format!("{:.1} Mbit/s", rate / 1e6),
+            Err(error) => format!("failed ({error})"),
+        };
+        let found = format!(
+            "direct {}, through the tunnel {}",
+            text(&direct),
+            text(&tunnel)
+        );
+        let both = direct.ok().zip(tunnel.ok());
+        match both {
+            Some((direct, tunnel)) if tunnel < 0.8 * direct => {
+                let remedy = "UDP is held back on the way, or transport.expected_rate is below what the link carries; measure again at another time of day".to_owned();
+                self.add("throughput", State::Worse, found, Some(remedy));
+            }
+            _ => self.add("throughput", State::Ok, found, None),
+        }
+        both
+    }
+
+    fn verdict(&mut self, rtt: Duration, pep: bool, rates: Option<(f64, f64)>) {
+        let faster = rates.map(|(direct, tunnel)| tunnel / direct);
+        let (state, found) = match faster {
+            Some(times) if times > 1.2 => (State::Ok, format!("yes: {times:.1} times as fast as without")),
+            Some(times) if times < 0.8 => (State::Worse, format!("no, it is slower here ({times:.1} of the rate without); it encrypts, and that is all")),
+            _ if pep => (State::Worse, "little in speed: the operator's proxy does for plain TCP what bentpipe does; bentpipe encrypts, and is faster than a VPN, which that proxy cannot help".to_owned()),
+            _ if rtt < SHORT => (State::Worse, format!("little in speed: at a round trip of {} TCP does well by itself; it helps where packets are lost, and it encrypts", milliseconds(rtt))),
+            Some(_) => (State::Ok, "one download is as fast as without; short requests gain a round trip".to_owned()),
+            None => (State::Ok, "yes, by the round trip; give --url for a measurement of the throughput".to_owned()),
+        };
+        let remedy = (state == State::Worse).then(|| {
+            "none needed: it works, and may be left away where encryption is not asked for"
+                .to_owned()
+        });
+        self.add("would bentpipe help", state, found, remedy);
+    }
+}
+
+fn milliseconds(time: Duration) -> String {
+    format!("{:.0} ms", time.as_secs_f64() * 1e3)
+}

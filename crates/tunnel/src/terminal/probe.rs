@@ -1,0 +1,47 @@
+//! The question whether a gateway can be reached, and how far away it is, without a session.
+//!
+//! A packet of a QUIC version that gateways do not speak is answered by version
+//! negotiation (RFC 9000, section 6.1): one small packet, for which they keep no state. The
+//! answer proves nothing of who gives it, so that it may end no session by itself.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use noq::ConnectionError;
+use tokio::time::Instant;
+
+use crate::identity::{Identity, tls};
+
+/// A version that our gateways do not speak, and the library's clients know: draft 29.
+const VERSION: u32 = 0xff00_001d;
+
+/// How long the answer of `address` takes; `None` if none comes within `patience`.
+pub async fn round_trip(
+    endpoint: &noq::Endpoint,
+    address: SocketAddr,
+    patience: Duration,
+) -> Option<Duration> {
+    // Should it speak that version after all, it hears the key of nobody.
+    let nobody = Identity::from_seed(&[0; 32]);
+    let tls = tls::client(&nobody, nobody.fingerprint());
+    let mut config = noq::ClientConfig::new(Arc::new(tls));
+    config.version(VERSION);
+    let began = now();
+    let connecting = endpoint.connect_with(config, address, "bentpipe.invalid");
+    let ended = tokio::time::timeout(patience, connecting.ok()?)
+        .await
+        .ok()?;
+    match ended {
+        Err(ConnectionError::LocallyClosed | ConnectionError::TimedOut) => None,
+        _ => Some(began.elapsed()),
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the runtime's clock, which is virtual in the simulator"
+)]
+fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,188 @@
+//! A terminal with two gateways: which of them it uses, and what becomes of flows.
+
+mod support;
+
+use std::time::Duration;
+
+use bentpipe_link::Scenario;
+use bentpipe_tunnel::gateway::egress::Egress;
+use bentpipe_tunnel::gateway::policy::Unlimited;
+use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
+use bentpipe_tunnel::terminal::Terminal;
+use bentpipe_vnet::clock::Clock;
+use bentpipe_vnet::network::Network;
+use support::{
+    GATEWAY, Internet, Setup, Stream, endpoint, identity, in_virtual_time, link, now, outage,
+    sockets, stream_pair,
+};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+const ORIGIN: &str = "93.184.216.34:80";
+const SECOND: &str = "192.0.2.9:4433";
+const SECOND_SEED: u8 = 7;
+
+/// A terminal and its two gateways, whose origins are told apart.
+struct Pair {
+    terminal: Terminal,
+    network: Network,
+    setup: Setup,
+    origins: [UnboundedReceiver<Stream>; 2],
+    internets: [Internet; 2],
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Pair {
+    fn start(clock: &Clock) -> Self {
+        Self::over(clock, link("250 ms"))
+    }
+
+    fn over(clock: &Clock, scenario: Scenario) -> Self {
+        let setup = Setup {
+            scenario,
+            ..Setup::default()
+        };
+        let (network, terminal_socket, _) = sockets(clock, &setup.scenario);
+        let internets = [Internet::default(), Internet::default()];
+        let origins = [internets[0].serve(ORIGIN), internets[1].serve(ORIGIN)];
+        let ours = endpoint(clock, terminal_socket, None);
+        let first = setup.connector(ours.clone());
+        let mut second = setup.connector(ours);
+        second.gateway = SECOND.parse().unwrap();
+        second.gateway_key = identity(SECOND_SEED).fingerprint();
+        let (terminal, keep) = Terminal::with_gateways(vec![first, second]);
+        let keep = tokio::spawn(async move {
+            keep.await;
+        });
+        let mut pair = Self {
+            terminal,
+            network,
+            setup,
+            origins,
+            internets,
+            tasks: vec![keep],
+        };
+        pair.start_gateway(clock, 0);
+        pair.start_gateway(clock, 1);
+        pair
+    }
+
+    fn start_gateway(&mut self, clock: &Clock, which: usize) {
+        let (address, seed) = [(GATEWAY, support::GATEWAY_SEED), (SECOND, SECOND_SEED)][which];
+        let socket = self.network.gateway(address.parse().unwrap());
+        let list = self.setup.list.clone();
+        let server = server_config(&identity(seed), list.clone(), &self.setup.transport);
+        let gateway = Gateway::new(
+            endpoint(clock, socket, Some(server.clone())),
+            Configuration {
+                server,
+                registry: list,
+                transport: self.setup.transport.clone(),
+                egress: Egress::default(),
+                dialler: self.internets[which].clone(),
+                paths: Default::default(),
+                policies: std::sync::Arc::new(Unlimited::default()),
+            },
+        );
+        self.tasks
+            .push(tokio::spawn(async move { gateway.run().await }));
+    }
+
+    fn connect(&self) -> Stream {
+        let (application, terminals_side) = stream_pair(256 * 1024);
+        let terminal = self.terminal.clone();
+        let target = ORIGIN.parse().unwrap();
+        tokio::spawn(async move { terminal.carry(terminals_side, target).await });
+        application
+    }
+
+    /// A request, and by which gateway it was answered.
+    async fn request(&mut self) -> Option<usize> {
+        let mut application = self.connect();
+        application.write_all(b"?").await.ok()?;
+        let [first, second] = &mut self.origins;
+        let (which, mut served) = tokio::select! {
+            served = first.recv() => (0, served?),
+            served = second.recv() => (1, served?),
+            _ = application.read_u8() => return None,
+        };
+        served.write_all(b"!").await.ok()?;
+        application.read_u8().await.ok()?;
+        Some(which)
+    }
+}
+
+#[test]
+fn when_the_gateway_dies_the_other_serves_new_requests_within_ten_seconds() {
+    in_virtual_time(async |clock| {
+        let mut pair = Pair::start(&clock);
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(pair.request().await, Some(0), "the first that is listed");
+        let mut open = pair.connect();
+        open.write_all(b"?").await.unwrap();
+        let _served = pair.origins[0].recv().await.unwrap();
+
+        pair.network.remove(GATEWAY.parse().unwrap());
+        let begin = now();
+        let answered = loop {
+            match timeout(Duration::from_secs(60), pair.request()).await {
+                Ok(Some(which)) => break which,
+                Ok(None) => {}
+                Err(_) => panic!("no answer of either"),
+            }
+        };
+        assert_eq!(answered, 1);
+        let took = begin.elapsed();
+        assert!(took < Duration::from_secs(12), "{took:?}");
+        open.read_u8().await.expect_err("the flow there was reset");
+        let ended = begin.elapsed();
+        assert!(ended < Duration::from_secs(20), "{ended:?}");
+        let in_use: Vec<_> = pair.terminal.gateways().iter().map(|g| g.in_use).collect();
+        assert_eq!(in_use, [false, true]);
+    });
+}
+
+#[test]
+fn with_the_first_dead_from_the_start_the_second_is_used() {
+    in_virtual_time(async |clock| {
+        let mut pair = Pair::start(&clock);
+        pair.network.remove(GATEWAY.parse().unwrap());
+        assert_eq!(pair.request().await, Some(1));
+    });
+}
+
+/// Both are equally far: there is no reason to go back, however often one is measured.
+#[test]
+fn a_gateway_that_is_back_is_not_returned_to_unless_it_is_nearer() {
+    in_virtual_time(async |clock| {
+        let mut pair = Pair::start(&clock);
+        sleep(Duration::from_secs(5)).await;
+        pair.network.remove(GATEWAY.parse().unwrap());
+        sleep(Duration::from_secs(30)).await;
+        pair.start_gateway(&clock, 0);
+        sleep(Duration::from_secs(300)).await;
+        assert_eq!(pair.request().await, Some(1));
+        let delays: Vec<_> = pair.terminal.gateways().iter().map(|g| g.delay).collect();
+        assert!(delays.iter().all(Option::is_some), "{delays:?}");
+    });
+}
+
+/// The link is out for both: nothing is moved, and nothing is lost.
+#[test]
+fn an_outage_moves_nothing() {
+    in_virtual_time(async |clock| {
+        let mut pair = Pair::over(&clock, outage("250 ms", "10 s", "20 s"));
+        sleep(Duration::from_secs(5)).await;
+        let mut open = pair.connect();
+        open.write_all(b"?").await.unwrap();
+        let mut served = pair.origins[0].recv().await.unwrap();
+        sleep(Duration::from_secs(10)).await;
+        open.write_all(b"!").await.unwrap();
+        let mut both = [0; 2];
+        served.read_exact(&mut both).await.unwrap();
+        assert_eq!(&both, b"?!");
+        assert_eq!(pair.request().await, Some(0));
+    });
+}
