@@ -119,7 +119,6 @@ impl<D: Dial> Requests<D> {
             match accepted {
                 Ok(Some(resolver)) => {
                     let (service, peer) = (self.clone(), peer.clone());
-                    // Each part in a box of its own size: a flow that is idle holds no more.
                     tokio::spawn(async move {
                         let resolved =
                             tokio::time::timeout(HEADER_TIMEOUT, resolver.resolve_request());
@@ -129,8 +128,7 @@ impl<D: Dial> Requests<D> {
                                 let host = connect::host(&request);
                                 peer.flows.scheduler.set_host(id, host.into());
                                 let asked = Request::read(&request);
-                                drop(request);
-                                service.answer(asked, stream, &peer, host).await;
+                                service.begin(asked, stream, peer, host);
                             }
                             Ok(Err(error)) => {
                                 tracing::debug!(%key, "request not understood: {error}")
@@ -148,13 +146,26 @@ impl<D: Dial> Requests<D> {
         }
     }
 
-    async fn answer(
-        &self,
+    /// Begins to answer a request, in a task that holds nothing of how it was read: what an
+    /// idle flow costs is the size of its task.
+    fn begin(
+        self: Arc<Self>,
         request: Result<Request, Refusal>,
         stream: RequestStream,
-        peer: &Peer,
+        peer: Arc<Peer>,
         host: u32,
     ) {
+        match request {
+            Ok(Request::ConnectUdp(target)) if peer.role == PeerRole::Terminal => {
+                tokio::spawn(self.carry_udp(target, stream, peer, host));
+            }
+            request => {
+                tokio::spawn(async move { self.answer(request, stream, &peer).await });
+            }
+        }
+    }
+
+    async fn answer(&self, request: Result<Request, Refusal>, stream: RequestStream, peer: &Peer) {
         let prohibited = |detail: &str| Refusal {
             kind: ErrorKind::DestinationIpProhibited,
             detail: detail.into(),
@@ -182,9 +193,6 @@ impl<D: Dial> Requests<D> {
                         Box::pin(refuse(stream, &refusal)).await;
                     }
                 }
-            }
-            (Ok(Request::ConnectUdp(target)), PeerRole::Terminal) => {
-                Box::pin(self.carry_udp(&target, stream, peer, host)).await;
             }
             (Ok(Request::Dns(question)), PeerRole::Terminal) => {
                 let mut stream = stream;
