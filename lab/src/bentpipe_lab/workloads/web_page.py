@@ -17,7 +17,7 @@ from bentpipe_lab.workloads.contract import Metric, Option, Workload
 from bentpipe_lab.workloads.programs import browse, inside
 
 CHROMIUM, CHROMEDRIVER = Debian("chromium"), Debian("chromedriver", package="chromium-driver")
-FIREFOX, GECKODRIVER = Debian("firefox-esr"), Cargo("geckodriver", pinned="0.36.0")
+FIREFOX, GECKODRIVER = Debian("firefox-esr"), Cargo("geckodriver", pinned="0.37.1")
 CERTUTIL = Debian("certutil", package="libnss3-tools")
 BROWSERS: Mapping[str, Sequence[Program]] = {
     "chromium": (CHROMIUM, CHROMEDRIVER),
