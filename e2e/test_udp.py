@@ -1,6 +1,7 @@
 """UDP through the tunnel, transparently and by SOCKS5: what applications see."""
 
 import resource
+import signal
 import socket
 import struct
 
@@ -120,6 +121,18 @@ def test_quic_of_applications_can_be_refused_at_once(path: Topology) -> None:
             client.recv(100)
     with peer(path.server) as echo, connect_udp(path.client, echo.address) as client:
         ask(client, b"other ports are carried")
+
+
+def test_an_orderly_stop_does_not_wait_for_flows_that_have_no_end(path: Topology) -> None:
+    tunnel = start_bentpipe(path)
+    tunnel.terminal.stop()
+    text = tunnel.terminal_config.read_text()
+    tunnel.terminal_config.write_text(f'drain = "10 min"\n{text}')
+    tunnel.start_terminal()
+    with peer(path.server) as echo, connect_udp(path.client, echo.address) as client:
+        ask(client, b"an open flow")
+        tunnel.terminal.signal(signal.SIGTERM)
+        assert tunnel.terminal.wait() == 0
 
 
 def associate(tunnel: Bentpipe) -> tuple[socket.socket, socket.socket]:

@@ -229,7 +229,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     let mut reload = daemon::reload_signal();
     let (gateway, gateway_key) = files.read_pairing()?;
     let identity = files.identity()?;
-    limits::raise_open_files();
+    let open_files = limits::raise_open_files();
     let (keeper, paths) = Keeper::start(files.paths());
     let connector = connector(&config, identity, gateway.clone(), gateway_key, paths)?;
     let endpoint = connector.endpoint.clone();
@@ -237,6 +237,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
         tracing::warn!("changes of this machine's addresses will be noticed late: {error}");
     }
     let (terminal, keep) = Terminal::new(connector);
+    terminal.limit_udp_flows(limits::for_udp(open_files));
 
     let mut tasks = JoinSet::new();
     let mut taken = Vec::new();
@@ -339,7 +340,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     // First the way in, then what is on its way. The rules hold back what comes meanwhile.
     tasks.shutdown().await;
     if orderly {
-        let drained = || terminal.tally().snapshot().open == 0;
+        let drained = || terminal.tally().is_drained();
         stop.drain(config.drain.as_duration(), drained).await;
     }
     match rules {

@@ -1,6 +1,7 @@
 //! The requests of one session: read, checked against the peer's role, answered.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bentpipe_quic::h3::{Connection, Flows};
@@ -18,7 +19,6 @@ use crate::flow::{Carried, FlowError};
 use crate::identity::{Fingerprint, PeerRole, Registry};
 use crate::session::{BidiStream, path_summary};
 use crate::sockets::Dial;
-use crate::transport::MAX_UDP_FLOWS;
 use crate::wire::dns::MAX_UNDER_WAY;
 use crate::wire::proxy_status::{self, ErrorKind, Refusal};
 use crate::wire::request::Request;
@@ -47,6 +47,8 @@ pub struct Requests<D> {
     pub flow_window: u64,
     /// The counts of all sessions' flows.
     pub tally: Tally,
+    /// Flows of UDP datagrams that a session may have open.
+    pub udp_flows: AtomicUsize,
     /// Turns true when sessions are to take no more requests.
     pub draining: watch::Receiver<bool>,
 }
@@ -82,7 +84,7 @@ impl<D: Dial> Requests<D> {
             flows: wire.flows(),
             stalled: StalledFlows::default(),
             resolving: Semaphore::new(MAX_RESOLVING),
-            udp: Semaphore::new(MAX_UDP_FLOWS),
+            udp: Semaphore::new(self.udp_flows.load(Ordering::Relaxed)),
             asking: Semaphore::new(MAX_UNDER_WAY),
         });
         let mut requests = match h3::server::builder()

@@ -13,7 +13,6 @@ use crate::flow::stream::{Down as _, Up as _};
 use crate::flow::udp::{self, Activity, IdleLimits};
 use crate::sockets::Dial;
 use crate::target::Target;
-use crate::transport::MAX_UDP_FLOWS;
 use crate::wire::connect_udp;
 use crate::wire::proxy_status::{ErrorKind, Refusal};
 
@@ -42,7 +41,7 @@ impl<D: Dial> Requests<D> {
         let Some(opened) = Box::pin(self.open_udp(&target, stream, &peer)).await else {
             return;
         };
-        let _open = self.tally.open();
+        let _open = self.tally.open_udp();
         let activity = Activity::default();
         let (mut up, mut down) = opened.halves;
         let result = udp::carry(
@@ -89,7 +88,7 @@ impl<D: Dial> Requests<D> {
             }
             Err(_) => Err(Refusal {
                 kind: ErrorKind::ConnectionLimitReached,
-                detail: format!("{MAX_UDP_FLOWS} UDP flows of this session are open"),
+                detail: "as many UDP flows as one session may have are open".into(),
             }),
         };
         match opened {
