@@ -4,7 +4,7 @@ mod path;
 mod options;
 mod output;
 mod table;
-mod endpoint;
+pub mod endpoint;
 mod client;
 mod server;
 
