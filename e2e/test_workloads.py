@@ -124,3 +124,20 @@ def test_delays_are_told_beside_the_load(tmp_path: Path, capsys: pytest.CaptureF
         assert metrics["call_loss_percent"] < 100
         assert metrics["ping_median_s"] > 0.05
         assert metrics["request_p95_s"] >= metrics["request_median_s"] > metrics["ping_median_s"]
+
+
+@pytest.mark.parametrize("direction", ["download", "upload"])
+def test_quic_is_measured_at_both_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str], direction: str) -> None:
+    line = measured(tmp_path, capsys, "perf", {"direction": direction, "initial_window": "32"})
+    assert line is not None
+    metrics = line["result"]["metrics"]
+    assert metrics["goodput_mbit_s"] > 1
+    # A round trip of the path is 50 ms. A client that sends may have nothing sent back to it.
+    assert metrics["establishment_s"] > 0.05
+    assert direction == "upload" or metrics["first_byte_s"] > metrics["establishment_s"]
+    assert any(row.get("window_bytes") for row in line["samples"])
+
+
+def test_a_controller_that_nobody_has_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(AssertionError, match="no-such-controller"):
+        measured(tmp_path, capsys, "perf", {"controller": "no-such-controller"})

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bentpipe_lab.campaign import plan as plans
 from bentpipe_lab.campaign.plan import PauseWindow
 from bentpipe_lab.campaign.points import expand
-from bentpipe_lab.campaign.ranges import number, values
+from bentpipe_lab.campaign.ranges import in_one_unit, number, values
 from bentpipe_lab.errors import LabError, PlanError
 
 AXES = 'scenario = "geo"\nsystem = "quic"\nworkload = "download 2 MB"\n'
@@ -141,3 +141,12 @@ def test_a_pause_window_may_go_over_midnight() -> None:
         False,
         False,
     ]
+
+
+def test_values_with_several_units_are_numbers_in_the_smallest() -> None:
+    assert in_one_unit(["25 kB", "2 MB", "11.5 MB"]) == ({"25 kB": 25.0, "2 MB": 2000.0, "11.5 MB": 11_500.0}, "kB")
+    assert in_one_unit(["0.01 %", "1 %"]) == ({"0.01 %": 0.01, "1 %": 1.0}, "%")
+    assert in_one_unit([10, 32]) == ({"10": 10.0, "32": 32.0}, "")
+    assert in_one_unit(["100 ms", "2 s"]) == ({"100 ms": 100.0, "2 s": 2000.0}, "ms")
+    assert in_one_unit(["kepler", "1 MB"]) is None
+    assert in_one_unit(["1 MB", "1 s"]) is None

@@ -15,6 +15,6 @@ def test_the_demos_plan() -> None:
     assert [task.name for task in tasks] == ["geo-direct", "geo-bentpipe", "leo-bentpipe", "leo-direct"]
     for task in tasks:
         assert task.scenario.is_file()
-        assert set(task.counts) == set(WORKLOADS.names())
+        assert set(task.counts) == {each.name for each in WORKLOADS if each.demo_runs.get(task.scenario.stem)}
         assert task.counts["first byte"] >= 8
         assert all(count >= 3 for workload, count in task.counts.items() if workload.startswith(("page", "download")))

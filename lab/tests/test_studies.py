@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from bentpipe_lab.errors import LabError
-from bentpipe_lab.studies import bujari, endres, kuhn, published, qpep, records, run
+from bentpipe_lab.records import published
+from bentpipe_lab.studies import bujari, endres, kuhn, qpep, records, run
 from bentpipe_lab.studies.records import FlowSample, Run
 from bentpipe_lab.studies.section import Cell, Section, Table, markdown
 

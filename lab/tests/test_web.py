@@ -75,7 +75,7 @@ def test_a_repeated_visit_and_third_parties_have_bounds_of_their_own(geo: Any) -
     cold = page.with_options({}).bound_s(geo)
     assert page.with_options({"visit": "repeat"}).bound_s(geo) < cold
     few = page.with_options({"page": "third parties"}).bound_s(geo)
-    assert few > 6 * geo.path_rtt_s
+    assert few > 5 * geo.path_rtt_s
     assert page.with_options({"page": "chain"}).bound_s(geo) > 8 * geo.path_rtt_s
 
 
@@ -99,14 +99,14 @@ def seen(**changed: Any) -> dict[str, Any]:
 TASK = {"url": URL, "sizes": {URL: 1000, IMAGE: 5000}, "protocol": "HTTP/2"}
 
 
-def test_times_count_from_the_start_of_the_navigation() -> None:
+def test_times_count_from_the_first_packet_of_the_connection() -> None:
     outcome = browse.judged(TASK, seen())
     assert outcome.verdict is Verdict.OK
-    assert outcome.seconds == 2.5
+    assert outcome.seconds == 2.499
     assert outcome.bytes_received == 6000
     assert outcome.metrics == {
-        "response_start_s": 1.5, "first_contentful_paint_s": 1.8, "largest_contentful_paint_s": 1.9,
-        "page_load_s": 2.5, "objects_from_cache": 0.0,
+        "response_start_s": 1.499, "first_contentful_paint_s": 1.799, "largest_contentful_paint_s": 1.899,
+        "page_load_s": 2.499, "name_lookup_s": 0.001, "objects_from_cache": 0.0,
     }  # fmt: skip
 
 

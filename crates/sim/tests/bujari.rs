@@ -11,7 +11,7 @@ use bentpipe_sim::{LinkPlan, Move, Nodes, Plan, Records};
 use bentpipe_units::{Bytes, Rate, Span};
 
 /// Their figures; the file says what they are.
-const PUBLISHED: &str = include_str!("../../../lab/src/bentpipe_lab/studies/data/bujari.csv");
+const PUBLISHED: &str = include_str!("../../../lab/src/bentpipe_lab/records/data/bujari.csv");
 
 fn link(delay: &str, queue: &str) -> LinkPlan {
     let text = format!(

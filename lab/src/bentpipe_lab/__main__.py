@@ -19,6 +19,7 @@ def _console() -> Console:
 
 PATH = click.Path(path_type=Path)
 CAMPAIGN = click.argument("campaign", type=PATH)
+QUICK = click.option("--quick", is_flag=True, help="the plan's quick form: the same picture, wider intervals")
 SCHEDULER = click.option("--scheduler", metavar="ADDRESS", help="a Dask scheduler whose workers do the runs")
 
 
@@ -29,11 +30,12 @@ def cli() -> None:
 
 @cli.command()
 @click.argument("plan", type=PATH)
-def plan(plan: Path) -> int:
+@QUICK
+def plan(plan: Path, quick: bool) -> int:
     """Print the runs of PLAN and about how long they take; start nothing."""
     from bentpipe_lab.campaign import commands
 
-    commands.show_plan(plan, _console())
+    commands.show_plan(plan, _console(), quick=quick)
     return 0
 
 
@@ -42,11 +44,12 @@ def plan(plan: Path) -> int:
 @click.option("--out", type=PATH, help="the campaign's directory; out/NAME by default")
 @click.option("--store", metavar="URL", help="where its runs are kept: any place that fsspec reaches")
 @SCHEDULER
-def run(plan: Path, out: Path | None, store: str | None, scheduler: str | None) -> int:
+@QUICK
+def run(plan: Path, out: Path | None, store: str | None, scheduler: str | None, quick: bool) -> int:
     """Begin a campaign with PLAN and work on it."""
     from bentpipe_lab.campaign import commands
 
-    return commands.run(plan, out, store, scheduler, _console())
+    return commands.run(plan, out, store, scheduler, _console(), quick=quick)
 
 
 @cli.command()

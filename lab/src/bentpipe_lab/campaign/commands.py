@@ -26,9 +26,9 @@ PROCESSOR_SHARE = 0.7
 """How much of a processor a simulation gets, among others."""
 
 
-def prepared(path: Path) -> tuple[Plan, Expansion]:
+def prepared(path: Path, *, quick: bool = False) -> tuple[Plan, Expansion]:
     """A plan and its points, each accepted by the simulator or by the link model."""
-    plan = read(path)
+    plan = read(path, quick=quick)
     expansion = expand(plan)
     virtual = [point for point in expansion.points if point.clock == VIRTUAL]
     different = list({str(point.simulation): point for point in virtual}.values())
@@ -42,9 +42,9 @@ def prepared(path: Path) -> tuple[Plan, Expansion]:
     return plan, expansion
 
 
-def show_plan(path: Path, console: Console) -> None:
+def show_plan(path: Path, console: Console, *, quick: bool = False) -> None:
     """Print the runs of a plan and about how long they take; nothing is started."""
-    plan, expansion = prepared(path)
+    plan, expansion = prepared(path, quick=quick)
     points = expansion.points
     table = Table(title=plan.name, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     axes = list(dict.fromkeys(axis for point in points for axis in point.axes))
@@ -85,15 +85,17 @@ def estimate(plan: Plan, expansion: Expansion) -> list[str]:
     return lines
 
 
-def run(path: Path, out: Path | None, store: str | None, scheduler: str | None, console: Console) -> int:
+def run(
+    path: Path, out: Path | None, store: str | None, scheduler: str | None, console: Console, *, quick: bool = False
+) -> int:
     """Begin a campaign and work on it; 0 when it is done or paused."""
-    directory = out or Path("out", read(path).name)
+    directory = out or Path("out", read(path, quick=quick).name)
     if (directory / directories.PLAN).exists():
         raise CampaignError(
             f"{directory} holds a campaign that was begun: `bentpipe-lab resume {directory}` goes on with it;"
             " give another --out to begin anew"
         )
-    plan, expansion = prepared(path)
+    plan, expansion = prepared(path, quick=quick)
     campaign = directories.begin(plan, expansion, directory, store)
     for line in [*expansion.notes, *estimate(plan, expansion)]:
         console.print(line, highlight=False)

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from bentpipe_lab.campaign.ranges import Value, is_range, values
 from bentpipe_lab.errors import PlanError
 from bentpipe_lab.net import host
 from bentpipe_lab.net.topology import NODES
+from bentpipe_lab.records import published
 from bentpipe_lab.registry import unknown
 from bentpipe_lab.systems import SYSTEMS
 from bentpipe_lab.workloads import WORKLOADS
@@ -27,8 +30,8 @@ PLAIN_AXES = ("scenario", "system", "workload", "controller", "initial_window", 
 FIELD_AXES = ("scenario.", "transport.", "workload.")
 """Any field of the scenario, any of the [transport] table of both ends, and any option of a workload."""
 KEYS = (
-    "name", "source", "clock", "repetitions", "order", "timeout", "pause", "parallel", "late_repeats", "sample_every",
-    "axes", "case",
+    "name", "source", "published", "clock", "repetitions", "order", "timeout", "pause", "parallel", "late_repeats",
+    "sample_every", "axes", "case", "quick",
 )  # fmt: skip
 MOST_RUNS = 1_000_000
 _WINDOW = re.compile(r"^([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)$")
@@ -72,6 +75,8 @@ class Plan:
 
     name: str
     source: str
+    published: str | None
+    """Whose figures the report puts beside these: a name of `records/data/`."""
     clocks: Sequence[str]
     axes: Mapping[str, Sequence[Value]]
     cases: Sequence[Case]
@@ -91,14 +96,14 @@ class Plan:
     """Where the plan lies: files it names are relative to it."""
 
 
-def read(path: Path) -> Plan:
-    """Read a plan's file."""
+def read(path: Path, *, quick: bool = False) -> Plan:
+    """Read a plan's file; in its quick form, what its [quick] table says counts instead."""
     try:
         text = path.read_text()
     except OSError as error:
         raise PlanError(f"{path} cannot be read: {error.strerror}") from error
     try:
-        return parse(text, path.parent)
+        return parse(_quick(text) if quick else text, path.parent)
     except PlanError as error:
         raise PlanError(f"{path}: {error}") from error
 
@@ -123,6 +128,7 @@ def parse(text: str, directory: Path) -> Plan:
     plan = Plan(
         name=name,
         source=str(table.get("source", "")),
+        published=_published(table.get("published")),
         clocks=_clocks(table.get("clock", VIRTUAL)),
         axes=axes,
         cases=cases,
@@ -138,6 +144,29 @@ def parse(text: str, directory: Path) -> Plan:
     )
     _count(plan)
     return plan
+
+
+def _quick(text: str) -> str:
+    """A plan's quick form, as a plan: fields of its [quick] table replace others, axes and cases included."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise PlanError(f"not TOML: {error}") from error
+    changed = table.pop("quick", None)
+    if not isinstance(changed, Mapping):
+        raise PlanError("the plan has no quick form: give it a [quick] table with the fields that are others there")
+    axes = {**dict(_flat(table.get("axes", {}))), **dict(_flat(changed.get("axes", {})))}
+    axes = {name: value for name, value in axes.items() if value != "none"}
+    return tomli_w.dumps({**table, **changed, "name": f"{table.get('name')}-quick", "axes": axes})
+
+
+def _published(given: Any) -> str | None:
+    if given is None:
+        return None
+    known = dict.fromkeys(published.names())
+    if given not in known:
+        raise PlanError(f"published: {unknown('study', str(given), known)}")
+    return str(given)
 
 
 def _axes(given: Any) -> dict[str, Sequence[Value]]:
@@ -175,11 +204,11 @@ def _known(axis: str, its_values: Sequence[Value]) -> None:
         case "workload":
             for value in its_values:
                 WORKLOADS[str(value)]
-        case _ if axis.endswith("initial_window"):
-            for value in its_values:
-                _whole(f"axes.{axis}", value, 1, 100_000)
         case _ if axis.startswith("workload."):
             _option(axis.removeprefix("workload."), its_values)
+        case _ if axis in ("initial_window", *TCP_AXES) and axis.endswith("initial_window"):
+            for value in its_values:
+                _whole(f"axes.{axis}", value, 1, 100_000)
 
 
 def _option(name: str, its_values: Sequence[Value]) -> None:

@@ -112,9 +112,8 @@ def expand(plan: Plan) -> Expansion:
     if not points:
         raise PlanError("the plan has no points: " + "; ".join(notes))
     for point in points.values():
-        for part in (SYSTEMS[point.system], WORKLOADS[point.workload]) if point.clock == REAL else ():
-            for program in absent(part.programs):
-                notes[f"program missing: {part.name} needs {program.name}: {program.remedy()}"] = None
+        if point.clock == REAL:
+            notes |= dict.fromkeys(_missing_programs(point))
     return Expansion(list(points.values()), list(notes))
 
 
@@ -157,6 +156,13 @@ def _missing_form(clock: str, system: str, workload: str) -> str | None:
     if clock == VIRTUAL and WORKLOADS[workload].transfer is None:
         return f"the workload {workload!r} does not run in {clock} time"
     return None
+
+
+def _missing_programs(point: Point) -> Iterator[str]:
+    system, workload = SYSTEMS[point.system], WORKLOADS[point.workload].with_options(point.options)
+    for name, programs in ((system.name, system.programs), (workload.name, workload.needs())):
+        for program in absent(programs):
+            yield f"program missing: {name} needs {program.name}: {program.remedy()}"
 
 
 def _chosen(axes: Mapping[str, Value]) -> dict[str, str]:

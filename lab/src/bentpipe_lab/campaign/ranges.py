@@ -2,13 +2,15 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
 from bentpipe_lab.errors import PlanError
 
 Value = str | int | float | bool
+_PREFIXES = {"m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9}
+"""Of units that differ within one axis."""
 _QUANTITY = re.compile(r"^\s*([-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*(.*?)\s*$")
 _RANGE = {"from", "to", "steps", "scale"}
 MOST_STEPS = 100_000
@@ -42,6 +44,25 @@ def number(value: Value) -> float | None:
         return float(value)
     found = _QUANTITY.match(value)
     return float(found[1]) if found else None
+
+
+def in_one_unit(given: Iterable[Value]) -> tuple[dict[str, float], str] | None:
+    """The numbers of values as they are written, all in the smallest of their units, and that unit; None without."""
+    found = {str(value): (number(value), _unit(value)) for value in given}
+    units = {unit for _, unit in found.values()}
+    sizes = {unit: _PREFIXES.get(unit[:1], 1.0) if len(units) > 1 else 1.0 for unit in units}
+    if any(value is None for value, _ in found.values()) or not found:
+        return None
+    if len({unit[1:] if _PREFIXES.get(unit[:1]) else unit for unit in units}) > 1:
+        return None
+    smallest = min(units, key=lambda unit: (sizes[unit], unit))
+    numbers = {text: (value or 0.0) * sizes[unit] / sizes[smallest] for text, (value, unit) in found.items()}
+    return numbers, smallest
+
+
+def _unit(value: Value) -> str:
+    match = _QUANTITY.match(value) if isinstance(value, str) else None
+    return match[2] if match else ""
 
 
 def _range(axis: str, given: Mapping[str, Any]) -> list[Value]:

@@ -13,10 +13,11 @@ import polars as pl
 from markupsafe import Markup
 
 from bentpipe_lab.analysis import campaign as analysis
+from bentpipe_lab.analysis import published as beside_published
 from bentpipe_lab.analysis.campaign import Beside, MetricRow, PointRow
 from bentpipe_lab.campaign import directory as directories
 from bentpipe_lab.campaign.directory import Campaign
-from bentpipe_lab.records import tables
+from bentpipe_lab.records import published, tables
 from bentpipe_lab.report.charts import Chart, all_charts
 from bentpipe_lab.report.metrics import described, metric_charts
 from bentpipe_lab.report.tables import seconds, times
@@ -121,6 +122,8 @@ def _page(
         total=sum(verdicts.values()),
         late=sum(row.late for row in rows),
         figures=_metric_lines(figures),
+        published=_published_lines(campaign, figures),
+        published_source=published.source(campaign.plan.published) if campaign.plan.published else "",
         measures={
             name: WORKLOADS[name].measures for name in sorted({row.workload for row in rows}) if name in WORKLOADS
         },
@@ -187,6 +190,26 @@ def _metric_lines(figures: Sequence[MetricRow]) -> list[dict[str, Any]]:
             }
         )
     return lines
+
+
+def _published_lines(campaign: Campaign, figures: Sequence[MetricRow]) -> list[dict[str, Any]]:
+    """A line for each published figure that a point of the campaign has too."""
+    if campaign.plan.published is None:
+        return []
+    return [
+        {
+            "what": ", ".join([each.ours.row.clock, *each.ours.row.setting.values()]),
+            "variant": each.ours.row.variant,
+            "title": described(each.ours).title,
+            "unit": described(each.ours).unit,
+            "theirs": each.theirs,
+            "their_runs": each.their_runs,
+            "interval": each.ours.interval,
+            "difference": f"{each.difference:+.1%}",
+            "large": each.large,
+        }
+        for each in beside_published.pairs(campaign.plan.published, figures)
+    ]
 
 
 def _label(system: str) -> str:

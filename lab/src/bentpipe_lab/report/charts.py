@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,7 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from bentpipe_lab.analysis import statistics
 from bentpipe_lab.analysis.campaign import PointRow, settings
-from bentpipe_lab.campaign.ranges import number
+from bentpipe_lab.campaign.ranges import in_one_unit
 from bentpipe_lab.report.style import INK, MUTED
 from bentpipe_lab.report.style import svg as drawing
 from bentpipe_lab.systems import SYSTEMS
@@ -30,6 +31,8 @@ MOST_PANELS = 8
 LOG_FROM = 40
 """A sweep over more than this ratio is drawn with a logarithmic axis."""
 LEAST_OF_A_SWEEP = 3
+BASELINES = ("direct", "quic")
+"""What others are a multiple of, over time: a path without a proxy."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,7 @@ def all_charts(rows: Sequence[PointRow], samples: Path) -> list[Chart]:
         *medians(drawn, looks),
         *distributions(rows, looks),
         *sweeps(drawn, looks),
+        *ratios(drawn, samples, looks),
         *over_time(drawn, samples, looks),
     ]
 
@@ -166,17 +170,15 @@ def sweeps(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
     """Goodput over every axis that has enough numbers."""
     charts = []
     for axis in dict.fromkeys(axis for row in rows for axis in row.axes):
-        numbers = {value: number(value) for row in rows if (value := row.axes.get(axis)) is not None}
-        distinct = {value for value in numbers.values() if value is not None}
-        if axis in ("scenario", "case", "system", "workload") or None in numbers.values():
+        found = in_one_unit(row.axes[axis] for row in rows if axis in row.axes)
+        if axis in ("scenario", "case", "system", "workload") or found is None:
             continue
-        if len(distinct) < LEAST_OF_A_SWEEP:
-            continue
-        charts.append(_sweep(axis, rows, looks))
+        if len(set(found[0].values())) >= LEAST_OF_A_SWEEP:
+            charts.append(_sweep(axis, *found, rows, looks))
     return charts
 
 
-def _sweep(axis: str, rows: Sequence[PointRow], looks: Looks) -> Chart:
+def _sweep(axis: str, numbers: Mapping[str, float], unit: str, rows: Sequence[PointRow], looks: Looks) -> Chart:
     panels: dict[str, dict[str, list[PointRow]]] = {}
     for row in rows:
         if axis in row.axes:
@@ -185,11 +187,10 @@ def _sweep(axis: str, rows: Sequence[PointRow], looks: Looks) -> Chart:
     some = dict(list(panels.items())[:MOST_PANELS])
     figure, cells = grid(len(some))
     table: list[dict[str, object]] = []
-    unit = next(iter(rows)).axes.get(axis, "").partition(" ")[2]
     for axes, (title, lines) in zip(cells, some.items(), strict=False):
         for variant, points in lines.items():
-            sorted_points = sorted(points, key=lambda row: number(row.axes[axis]) or 0.0)
-            at = [number(row.axes[axis]) or 0.0 for row in sorted_points]
+            sorted_points = sorted(points, key=lambda row: numbers[row.axes[axis]])
+            at = [numbers[row.axes[axis]] for row in sorted_points]
             goodput = [row.goodput_mbit_s or 0.0 for row in sorted_points]
             bits = [(row.bytes_received * 8 / 1e6, row.interval) for row in sorted_points]
             low = [size / interval.high if interval else 0.0 for size, interval in bits]
@@ -200,7 +201,7 @@ def _sweep(axis: str, rows: Sequence[PointRow], looks: Looks) -> Chart:
                 {"point": row.point, axis: value, "goodput_mbit_s": median, "low": least, "high": most}
                 for row, value, median, least, most in zip(sorted_points, at, goodput, low, high, strict=True)
             ]
-        positive = [number(row.axes[axis]) or 0.0 for line in lines.values() for row in line]
+        positive = [numbers[row.axes[axis]] for line in lines.values() for row in line]
         if min(positive) > 0 and max(positive) / min(positive) > LOG_FROM:
             axes.set_xscale("log")
         axes.set_title(title, fontsize=8)
@@ -215,23 +216,66 @@ def _sweep(axis: str, rows: Sequence[PointRow], looks: Looks) -> Chart:
     )  # fmt: skip
 
 
-def over_time(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Chart]:
-    """Goodput, window and round-trip time of the first repetition, over time."""
-    if not samples.exists():
+def ratios(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Chart]:
+    """Bytes received until a moment as a multiple of the baseline's, in the first repetition of each."""
+    groups = [(base, others) for base, others in settings(rows) if others and base.axes["system"] in BASELINES]
+    by_point = _first_samples(samples, [row for base, others in groups[:MOST_PANELS] for row in (base, *others)])
+    panels = [
+        (base, [row for row in others if row.point in by_point])
+        for base, others in groups[:MOST_PANELS]
+        if base.point in by_point
+    ]
+    panels = [(base, others) for base, others in panels if others]
+    if not panels:
         return []
-    wanted = [row for _, group in _panels(rows)[:MOST_PANELS] for row in group]
+    figure, cells = grid(len(panels))
+    table: list[dict[str, object]] = []
+    for axes, (base, others) in zip(cells, panels, strict=False):
+        at, reference = by_point[base.point]["at_s"].to_list(), by_point[base.point]["received_bytes"].to_list()
+        for row in others:
+            its = by_point[row.point]
+            found = np.interp(at, its["at_s"].to_list(), its["received_bytes"].to_list(), left=0.0)
+            points = [(t, float(ours) / base_) for t, ours, base_ in zip(at, found, reference, strict=True) if base_]
+            axes.plot(
+                [t for t, _ in points], [ratio for _, ratio in points], label=row.variant, linewidth=1.5,
+                **looks.of(row.variant),
+            )  # fmt: skip
+            table += [{"point": row.point, "at_s": t, "ratio": ratio} for t, ratio in points]
+        axes.axhline(1, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
+        axes.set_title(", ".join([base.clock, *base.setting.values()]), fontsize=8)
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("seconds")
+        axes.grid(visible=True)
+    finish(figure, cells, "bytes received, x baseline")
+    return [
+        Chart(
+            "ratio-over-time", drawing(figure),
+            "Bytes received until then as a multiple of the baseline's, first repetition.",
+            f"Ratios of bytes received over time in {len(panels)} panels", table,
+        )
+    ]  # fmt: skip
+
+
+def _first_samples(samples: Path, rows: Sequence[PointRow]) -> dict[str, pl.DataFrame]:
+    """How the first repetition of each point went, by point; without those of which next to nothing is known."""
+    if not samples.exists():
+        return {}
     found = (
         pl.scan_parquet(samples)
         .filter(pl.col("repetition") == 1, pl.col("attempt") == 1)
-        .filter(pl.col("point").is_in([row.point for row in wanted]))
+        .filter(pl.col("point").is_in([row.point for row in rows]))
         .collect()
     )
-    by_point = {str(key[0]): frame for key, frame in found.group_by("point", maintain_order=True)}
+    grouped = found.group_by("point", maintain_order=True)
+    return {str(key[0]): frame for key, frame in grouped if frame.height > 2}
+
+
+def over_time(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Chart]:
+    """Goodput, window and round-trip time of the first repetition, over time."""
+    by_point = _first_samples(samples, [row for _, group in _panels(rows)[:MOST_PANELS] for row in group])
     charts = []
     for number_, (title, group) in enumerate(_panels(rows)[:MOST_PANELS], start=1):
-        drawn = [
-            (row, by_point[row.point]) for row in group if row.point in by_point and by_point[row.point].height > 2
-        ]
+        drawn = [(row, by_point[row.point]) for row in group if row.point in by_point]
         if not drawn:
             continue
         figure = Figure(figsize=(9, 5.6), layout="constrained")

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bentpipe_lab.studies import plots, published, records
+from bentpipe_lab.records import published
+from bentpipe_lab.studies import plots, records
 from bentpipe_lab.studies.records import FlowSample, Run
 from bentpipe_lab.studies.section import Cell, Drawing, Section, Table, number, percent
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bentpipe_lab.net.packet import PACKET, WIRE_PER_PAYLOAD
-from bentpipe_lab.studies import published, records
+from bentpipe_lab.records import published
+from bentpipe_lab.studies import records
 from bentpipe_lab.studies.records import Run
 from bentpipe_lab.studies.section import Cell, Section, Table, number
 

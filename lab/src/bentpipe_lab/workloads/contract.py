@@ -102,9 +102,13 @@ class Workload(Part, ABC):
         """What was chosen, or the default."""
         return self.chosen.get(name, self.options[name].default)
 
+    def needs(self) -> Sequence[Program]:
+        """The programs that it needs as it was chosen."""
+        return self.programs
+
     def require(self) -> None:
         """Raise unless the programs that it needs are installed; the error says how to install them."""
-        programs.require(self.name, self.programs)
+        programs.require(self.name, self.needs())
 
     @property
     def transfer(self) -> Transfer | None:

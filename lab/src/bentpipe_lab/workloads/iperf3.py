@@ -103,8 +103,8 @@ def judged(printed: str, said: str, code: int, *, download: bool) -> Outcome:
     metrics = {
         "goodput_mbit_s": total * 8e-6 / lasted,
         "to_90_percent_s": to_plateau(samples),
-        "received_by_10_s_mbyte": _received_by(samples, 10.0) / 1e6,
-        "last_second_mbit_s": (total - _received_by(samples, lasted - 1.0)) * 8e-6,
+        "received_by_10_s_mbyte": received_by(samples, 10.0) / 1e6,
+        "last_second_mbit_s": (total - received_by(samples, lasted - 1.0)) * 8e-6,
         "retransmitted_packets": float(report["end"]["sum_sent"].get("retransmits", 0)),
         **({"mean_rtt_s": sum(rtts) / len(rtts)} if rtts else {}),
     }
@@ -124,7 +124,8 @@ def to_plateau(samples: Sequence[Mapping[str, Any]]) -> float:
     return next((moment for moment, rate in rates if rate >= PLATEAU * best * (1 - 1e-9)), at[-1])
 
 
-def _received_by(samples: Sequence[Mapping[str, Any]], moment: float) -> int:
+def received_by(samples: Sequence[Mapping[str, Any]], moment: float) -> int:
+    """Bytes that had arrived at a moment, seconds since the beginning."""
     return max((row["received_bytes"] for row in samples if row["at_s"] <= moment + 1e-3), default=0)
 
 

@@ -1,7 +1,8 @@
 """Loads of one page by a browser, each timed by the browser's own clocks, each object by protocol and size.
 
 A program of its own, because it runs inside the client's namespace: it reads a task as JSON from standard input and
-prints the outcome as JSON. Times count from the navigation's `fetchStart`, so that the browser's start is not in them.
+prints the outcome as JSON. Times count from the navigation's `connectStart`, the first packet of its connection, so
+that the browser's start and the lookup of the first name are not in them.
 """
 
 import json
@@ -106,7 +107,8 @@ def judged(task: dict[str, Any], seen: dict[str, Any]) -> Outcome:
     other = sorted({entry["nextHopProtocol"] for entry in fetched if entry["nextHopProtocol"] != protocol})
     if other:
         return Outcome(Verdict.FELL_BACK, detail=f"{', '.join(other)} where {protocol} was asked for")
-    origin = seen["navigation"]["fetchStart"]
+    navigation = seen["navigation"]
+    origin = navigation["connectStart"] or navigation["fetchStart"]
 
     def since(moment_ms: float | None) -> float | None:
         return None if not moment_ms else round((moment_ms - origin) / 1e3, 4)
@@ -116,6 +118,7 @@ def judged(task: dict[str, Any], seen: dict[str, Any]) -> Outcome:
         "first_contentful_paint_s": since(seen["first_paint_ms"]),
         "largest_contentful_paint_s": since(seen["largest_paint_ms"]),
         "page_load_s": since(seen["navigation"]["loadEventStart"]),
+        "name_lookup_s": round((navigation["domainLookupEnd"] - navigation["domainLookupStart"]) / 1e3, 4),
         "objects_from_cache": float(len(wanted) - len(fetched)),
     }
     return Outcome(

@@ -1,0 +1,53 @@
+"""What was published, beside what a campaign measured: figure by figure, where axes and names agree."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from bentpipe_lab.analysis.campaign import MetricRow
+from bentpipe_lab.records import published
+from bentpipe_lab.workloads import WORKLOADS
+
+EXPLAINED_FROM = 0.15
+"""A larger difference is marked: docs/studies.md says where it is from."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One figure of theirs and one of ours."""
+
+    ours: MetricRow
+    theirs: float
+    their_runs: int | None
+
+    @property
+    def difference(self) -> float:
+        """Of ours, relative to theirs."""
+        return self.ours.interval.median / self.theirs - 1
+
+    @property
+    def large(self) -> bool:
+        """Whether it has to be explained."""
+        return abs(self.difference) > EXPLAINED_FROM
+
+
+def pairs(name: str, rows: Sequence[MetricRow]) -> list[Pair]:
+    """Every published figure whose axes a point has; what a point leaves to its workload is the workload's default."""
+    found = []
+    for line in published.table(name):
+        wanted = {
+            axis: value
+            for axis, value in line.items()
+            if value and axis not in (published.METRIC, published.VALUE, published.RUNS)
+        }
+        found += [
+            Pair(row, float(line[published.VALUE]), int(line[published.RUNS]) if line.get(published.RUNS) else None)
+            for row in rows
+            if row.metric == line[published.METRIC] and _has(row, wanted)
+        ]
+    return found
+
+
+def _has(row: MetricRow, wanted: Mapping[str, str]) -> bool:
+    options = WORKLOADS[row.row.workload].options if row.row.workload in WORKLOADS else {}
+    axes = {**{f"workload.{name}": option.default for name, option in options.items()}, **row.row.axes}
+    return all(axes.get(axis) == value for axis, value in wanted.items())

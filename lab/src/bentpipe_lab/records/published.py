@@ -1,0 +1,29 @@
+"""The figures of the publications: data files of this package, each with its source on top."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from importlib import resources
+
+METRIC, VALUE, RUNS = "metric", "value", "n"
+"""Columns of a file that campaigns can be put beside; its other columns are axes of a plan."""
+
+
+def names() -> list[str]:
+    """The files that campaigns can be put beside."""
+    files = resources.files("bentpipe_lab.records").joinpath("data").iterdir()
+    found = sorted(each.name.removesuffix(".csv") for each in files if each.name.endswith(".csv"))
+    return [name for name in found if METRIC in table(name)[0]]
+
+
+def table(name: str) -> Sequence[Mapping[str, str]]:
+    """The rows of a data file."""
+    return list(csv.DictReader(line for line in _text(name).splitlines() if not line.startswith("#")))
+
+
+def source(name: str) -> str:
+    """Where they are from."""
+    return " ".join(line.removeprefix("#").strip() for line in _text(name).splitlines() if line.startswith("#"))
+
+
+def _text(name: str) -> str:
+    return resources.files("bentpipe_lab.records").joinpath("data", f"{name}.csv").read_text()

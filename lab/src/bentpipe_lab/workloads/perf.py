@@ -1,0 +1,139 @@
+"""A QUIC transfer of a fixed time by `bentpipe perf`: establishment, first byte, goodput, the sender's window."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from bentpipe_lab.net import host
+from bentpipe_lab.net.link import Link
+from bentpipe_lab.net.topology import SERVER4, Topology
+from bentpipe_lab.records.sample import Outcome
+from bentpipe_lab.records.verdict import Verdict
+from bentpipe_lab.workloads.contract import Metric, Option, Workload
+from bentpipe_lab.workloads.iperf3 import received_by, to_plateau
+from bentpipe_lab.workloads.parts.number import whole
+from bentpipe_lab.workloads.programs import inside
+
+PORT = 4460
+NAME = "perf.bentpipe.test"
+SECONDS = 15.0
+"""As Kosek et al. measured."""
+
+
+class Perf(Workload):
+    """As much as one QUIC connection carries in 15 s; both ends have the chosen controller and initial window."""
+
+    name = "perf"
+    order = 92
+    measures = "its length, which is fixed; what counts is the goodput"
+    demo_runs: ClassVar[Mapping[str, int]] = {}
+    runs_for_s = SECONDS
+    overhead_s = 15.0
+    options: ClassVar[Mapping[str, Option]] = {
+        "direction": Option("download", ("download", "upload")),
+        "controller": Option("cubic"),
+        "initial_window": Option("10", check=whole),
+    }
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        "goodput_mbit_s": Metric("goodput", "Mbit/s", "more"),
+        "establishment_s": Metric("connection established", "s"),
+        "first_byte_s": Metric("first byte", "s"),
+        "to_90_percent_s": Metric("time to 90 % of the best second", "s"),
+        "received_by_10_s_mbyte": Metric("received in the first 10 s", "MB", "more"),
+        "last_second_mbit_s": Metric("goodput of the last second", "Mbit/s", "more"),
+        "retransmitted_kbyte": Metric("sent again", "kB"),
+        "smoothed_rtt_s": Metric("round-trip time at the end, as the sender sees it", "s"),
+    }
+
+    def run(self, path: Topology) -> Outcome:
+        """One connection; the receiver's and the sender's reports of it."""
+        directory = path.directory.absolute() / "perf"
+        directory.mkdir(exist_ok=True)
+        certificate = directory / "server.pem"
+        ends = [
+            "--controller", self.option("controller"), "--initial-window", self.option("initial_window"),
+            "--json", "-",
+        ]  # fmt: skip
+        server = path.start("perf-server", path.server, [
+            host.binary(), "perf", "server", "--listen", f"{SERVER4}:{PORT}", "--name", NAME,
+            "--certificate-out", certificate, *ends,
+        ])  # fmt: skip
+        try:
+            server.wait_line("perf server on")
+            direction = self.option("direction")
+            argv: list[str | Path] = [
+                host.binary(), "perf", "client", f"{SERVER4}:{PORT}", "--ca", certificate, "--name", NAME,
+                f"--{direction}", f"{SECONDS:.0f} s", *ends,
+            ]  # fmt: skip
+            with inside.started(path, argv) as process:
+                printed, said = process.communicate()
+            try:
+                report = json.loads(printed)
+            except json.JSONDecodeError:
+                return Outcome(_verdict(said), detail=f"bentpipe perf: {said.strip()[-inside.MOST_SAID :]}")
+            if not report["ok"]:
+                return Outcome(_verdict(str(report["error"])), detail=f"bentpipe perf: {report['error']}")
+            other = json.loads(server.wait_line("{"))
+        finally:
+            server.stop()
+        return judged(*((report, other) if direction == "download" else (other, report)), report)
+
+    def bound_s(self, link: Link) -> float:
+        """Its length."""
+        del link
+        return SECONDS
+
+
+def judged(receiver: Mapping[str, Any], sender: Mapping[str, Any], client: Mapping[str, Any]) -> Outcome:
+    """Both ends' reports, as an outcome."""
+    windows = _senders(sender["intervals"])
+    samples, total = [], 0
+    for number, each in enumerate(receiver["intervals"]):
+        total += each["received_bytes"]
+        row: dict[str, Any] = {"at_s": each["to_ns"] / 1e9, "received_bytes": total}
+        seen = windows[number] if number < len(windows) else None
+        if seen is not None:
+            row["window_bytes"] = seen.get("window_bytes")
+            row["rtt_s"] = _scaled(seen.get("smoothed_rtt_ns"), 1e-9)
+        samples.append(row)
+    if not total:
+        return Outcome(Verdict.TIMED_OUT, detail="no byte arrived")
+    (connection,) = client["connections"]
+    came = connection["establishment"]
+    last = (sender["connections"] or [{}])[0].get("sender") or {}
+    lasted = samples[-1]["at_s"]
+    figures = {
+        "goodput_mbit_s": total * 8e-6 / lasted,
+        "establishment_s": _since(came["begun_ns"], came["done_ns"]),
+        "first_byte_s": _since(came["begun_ns"], connection["first_byte_ns"]),
+        "to_90_percent_s": to_plateau(samples),
+        "received_by_10_s_mbyte": received_by(samples, 10.0) / 1e6,
+        "last_second_mbit_s": (total - received_by(samples, lasted - 1.0)) * 8e-6,
+        "retransmitted_kbyte": _scaled(last.get("retransmitted_bytes"), 1e-3),
+        "smoothed_rtt_s": _scaled(last.get("smoothed_rtt_ns"), 1e-9),
+    }
+    metrics = {name: value for name, value in figures.items() if value is not None}
+    return Outcome(Verdict.OK, lasted, total, metrics=metrics, samples=samples)
+
+
+def _senders(intervals: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any] | None]:
+    return [each["senders"][0] if each["senders"] else None for each in intervals]
+
+
+def _since(begun_ns: int, moment_ns: int | None) -> float | None:
+    return None if moment_ns is None else (moment_ns - begun_ns) / 1e9
+
+
+def _scaled(value: int | None, unit: float) -> float | None:
+    return None if value is None else value * unit
+
+
+def _verdict(said: str) -> Verdict:
+    for words, verdict in (
+        ("refused", Verdict.REFUSED), ("unreachable", Verdict.UNREACHABLE), ("timed out", Verdict.TIMED_OUT),
+        ("no answer", Verdict.TIMED_OUT), ("does not answer", Verdict.TIMED_OUT),
+    ):  # fmt: skip
+        if words in said:
+            return verdict
+    return Verdict.FAILED
