@@ -10,7 +10,7 @@ PYTHON := $(VENV)/bin/python
 # Runs a command where network namespaces can be made: as root as it is, otherwise in a user namespace.
 NETADMIN := scripts/with-namespaces
 
-.PHONY: help setup build demo demo-quick test lint unit e2e bench controllers budgets studies schemas types fuzz install deb fmt lock clean
+.PHONY: help setup build demo demo-quick test lint unit e2e bench conformance controllers budgets studies schemas types fuzz install deb fmt lock clean
 
 help: ## these lines
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,13 @@ unit: setup build ## the tests of the crates and of the lab
 
 e2e: setup build ## real programs through a real tunnel, in network namespaces
 	@$(NETADMIN) --or-skip $(PYTHON) -m pytest -c lab/pyproject.toml --rootdir e2e -n 4 --dist loadscope e2e
+
+CONFORMANCE := all
+conformance: setup build ## ours and others' proxies against e2e/conformance; writes docs/conformance.md (needs Go for some)
+	@mkdir -p out && rm -f out/conformance.jsonl
+	@CONFORMANCE=$(CONFORMANCE) CONFORMANCE_RESULTS=out/conformance.jsonl CONFORMANCE_CONNECTIONS=10000 CONFORMANCE_MAPPINGS=10000 \
+		$(NETADMIN) $(PYTHON) -m pytest -q -c lab/pyproject.toml --rootdir e2e e2e/conformance
+	@PYTHONPATH=e2e $(PYTHON) -m conformance.table out/conformance.jsonl docs/conformance.md
 
 PREFIX := /usr/local
 install: build ## binary, manual pages, completions and systemd units below DESTDIR and PREFIX (/usr/local)

@@ -39,9 +39,9 @@ class Answer:
         return [record[-1] for record in self.records]
 
 
-def dig(path: Topology, *question: str) -> Answer:
-    """Ask the terminal's resolver from the client."""
-    argv = ["dig", f"@{RESOLVER[0]}", "+tries=1", f"+timeout={PATIENCE_S:.0f}", *question]
+def dig(path: Topology, *question: str, at: str = RESOLVER[0]) -> Answer:
+    """Ask from the client, the terminal's resolver unless another is named."""
+    argv = ["dig", f"@{at}", "+tries=1", f"+timeout={PATIENCE_S:.0f}", *question]
     done = subprocess.run(path.client.command(argv), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     text = done.stdout

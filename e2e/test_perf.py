@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -134,6 +135,35 @@ def test_a_resumed_connection_sends_its_request_at_once(measured: Measured) -> N
     assert fresh - first > RTT_NS / 2
 
 
+def test_datagrams_and_iperf3s_shape(measured: Measured, tmp_path: Path) -> None:
+    iperf3 = tmp_path / "iperf3.json"
+    report = measured.report(
+        *("--datagrams", "800 kbit/s", "--datagram-time", "2 s", "--iperf3-json", iperf3, "--download", "2 s"),
+    )
+    datagrams = report["datagrams"]
+    assert datagrams["sent"] == 200
+    assert datagrams["answered"] <= datagrams["arrived"] <= 200
+    assert datagrams["answered"] > 100
+    assert datagrams["round_trips"]["least_ns"] >= RTT_NS
+    document = json.loads(iperf3.read_text())
+    assert document["end"]["sum_received"]["bytes"] == report["received_bytes"]
+    assert len(document["intervals"]) == len(report["intervals"])
+
+
+def test_a_path_is_kept_in_a_file(measured: Measured, tmp_path: Path) -> None:
+    path = tmp_path / "path.toml"
+    upload = ("--upload", "4 MiB", "--path", path)
+    measured.report(*upload)
+    kept = tomllib.loads(path.read_text())
+    assert kept["rate"].endswith("bit/s")
+    assert kept["round_trip"].endswith("s")
+    measured.report(*upload)
+    path.write_text("rate = 5")
+    done = measured.client(*upload)
+    assert done.returncode == 2
+    assert "path.toml" in done.stderr
+
+
 def test_records_and_a_table_for_people(measured: Measured, tmp_path: Path) -> None:
     records = tmp_path / "records.jsonl"
     done = measured.client("--upload", "2 MiB", "--records", records, "--changes", "--interval", "100 ms")
@@ -171,6 +201,57 @@ def test_a_server_that_is_not_there(measured: Measured) -> None:
     assert "no answer from" in done.stderr
 
 
+@pytest.fixture(scope="module")
+def tcp(measured: Measured) -> Iterator[Measured]:
+    """A server over TCP on the same link."""
+    argv = [str(host.binary()), "perf", "server", "--over", "tcp", "--json", "-", "--controller", "reno"]
+    server = Process("tcp-server", measured.link.gateway.command(argv), measured.link.directory)
+    server.wait_line("perf server on")
+    yield Measured(measured.link, server, measured.certificate, server.out, "")
+    server.stop()
+
+
+def _over_tcp(tcp: Measured, *options: str) -> dict[str, Any]:
+    done = tcp.client("--json", "-", *options, trusts=("--over", "tcp"))
+    assert done.returncode == 0, done.stderr
+    read: dict[str, Any] = json.loads(done.stdout)
+    return read
+
+
+def test_tcp_has_the_same_report_and_the_kernels_figures(tcp: Measured) -> None:
+    report = _over_tcp(tcp, "--download", "2 MiB", "--upload", "2 MiB", "--controller", "cubic")
+    assert report["transport"] == "tcp"
+    assert report["parameters"]["controller"] == "cubic"
+    assert report["received_bytes"] == report["sent_bytes"] == 2 * MIB
+    (connection,) = report["connections"]
+    assert connection["establishment"]["done_ns"] >= RTT_NS
+    assert connection["sender"]["sent_bytes"] >= 2 * MIB
+    assert connection["sender"]["least_rtt_ns"] >= RTT_NS
+    assert connection["sender"]["packet_bytes"] >= 1000
+    uploads = [json.loads(tcp.server.wait_line("{")) for _ in range(2)]
+    assert sorted(each["received_bytes"] for each in uploads) == [0, 2 * MIB]
+    assert {each["parameters"]["controller"] for each in uploads} == {"reno"}
+
+
+def test_tcp_downloads_for_a_time_and_requests(tcp: Measured) -> None:
+    report = _over_tcp(tcp, "--download", "2 s", "--requests", "3")
+    assert report["received_bytes"] > MIB
+    # Each request has a connection of its own: a round trip before it.
+    assert report["requests"]["count"] == 3
+    assert report["requests"]["most_ns"] >= 2 * RTT_NS
+
+
+def test_tcp_without_a_server_or_with_an_unknown_controller(tcp: Measured) -> None:
+    done = tcp.client("--over", "tcp", "--controller", "nosuch", trusts=("--download", "1 kB"))
+    assert done.returncode == 1
+    assert "nosuch" in done.stderr
+    assert "cubic" in done.stderr
+    argv = [str(host.binary()), "perf", "client", f"{GATEWAY}:9", "--over", "tcp"]
+    done = subprocess.run(tcp.link.terminal.command(argv), capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert "refused" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -187,6 +268,10 @@ def test_a_server_that_is_not_there(measured: Measured) -> None:
         (["--packet", "600"], "1200 to 9000"),
         (["--fingerprint", "sha256:x"], "43 characters"),
         (["--changes"], "--records"),
+        (["--datagrams", "1 Mbit/s", "--upload", "1 s"], "datagrams beside an upload"),
+        (["--over", "tcp", "--resume"], "no meaning over TCP"),
+        (["--over", "tcp", "--ack-threshold", "3"], "no effect over TCP"),
+        (["--over", "tcp", "--initial-window", "20"], "initcwnd 20"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_remedy(options: list[str], said: str) -> None:

@@ -3,6 +3,7 @@
 //! The types are also what docs/configuration.md and the JSON Schemas are made from.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use bentpipe_cc::Choice;
 use bentpipe_os::tproxy::{ApplicationQuic, Capture, Fail, OtherProtocols};
@@ -92,7 +93,7 @@ impl Gateway {
 #[serde(deny_unknown_fields, default)]
 pub struct Terminal {
     /// The user that the terminal becomes after its start as root; with transparent ingress
-    /// it keeps the capability CAP_NET_ADMIN. Its files must be that user's.
+    /// it keeps the capabilities CAP_NET_ADMIN and CAP_NET_RAW. Its files must be that user's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// What is logged: error, warn, info, debug or trace. The environment variable
@@ -140,6 +141,9 @@ pub struct Ingress {
     /// A SOCKS5 proxy (RFC 1928).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socks5: Option<Socks5>,
+    /// An HTTP proxy for CONNECT (RFC 9110, section 9.3.6).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http: Option<Http>,
 }
 
 /// A resolver for applications. Their questions are answered by the gateway's name servers, or
@@ -280,7 +284,7 @@ fn yes() -> bool {
     true
 }
 
-/// A SOCKS5 proxy, without authentication.
+/// A SOCKS5 proxy.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Socks5 {
@@ -292,6 +296,44 @@ pub struct Socks5 {
     #[serde(default, deserialize_with = "networks")]
     #[schemars(with = "Vec<String>")]
     pub clients: Vec<ipnet::IpNet>,
+    /// A file with a line `NAME:PASSWORD` for each who may use it, its owner's alone to read, beside
+    /// the configuration or by its whole path; without, nobody is asked. Names and passwords pass
+    /// the local network in clear text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users: Option<PathBuf>,
+}
+
+/// An HTTP proxy that carries CONNECT alone, and serves a PAC file at `/proxy.pac`.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Http {
+    /// Address and port, TCP.
+    #[serde(deserialize_with = "socket_address")]
+    #[schemars(with = "String")]
+    pub listen: SocketAddr,
+    /// Networks whose hosts may use it, beside this machine itself.
+    #[serde(default, deserialize_with = "networks")]
+    #[schemars(with = "Vec<String>")]
+    pub clients: Vec<ipnet::IpNet>,
+    /// As for SOCKS5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users: Option<PathBuf>,
+    /// When an application is told that its connection stands.
+    #[serde(default)]
+    pub answer: Answer,
+}
+
+/// When an application is told that its connection stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// Before the origin has answered: its first bytes are on their way a round trip sooner, and
+    /// an origin that refuses is a reset.
+    #[default]
+    AtOnce,
+    /// When the origin has answered: one that refuses, is denied or does not answer is told as
+    /// such (502, 403, 504, with Proxy-Status).
+    AfterOrigin,
 }
 
 fn socket_address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
@@ -342,11 +384,14 @@ impl Terminal {
         if let Some(socks5) = &ingress.socks5 {
             check_clients("ingress.socks5", &[socks5.listen], &socks5.clients)?;
         }
+        if let Some(http) = &ingress.http {
+            check_clients("ingress.http", &[http.listen], &http.clients)?;
+        }
         if let Some(dns) = &self.dns {
             dns.check()?;
         }
-        if ingress.transparent.is_none() && ingress.socks5.is_none() {
-            return Err("ingress is empty: nothing could reach the tunnel; add [ingress.socks5] with listen = \"127.0.0.1:1080\", or [ingress.transparent] with interfaces = [\"lan0\"]".into());
+        if ingress.transparent.is_none() && ingress.socks5.is_none() && ingress.http.is_none() {
+            return Err("ingress is empty: nothing could reach the tunnel; add [ingress.socks5] with listen = \"127.0.0.1:1080\", [ingress.http] with listen = \"127.0.0.1:3128\", or [ingress.transparent] with interfaces = [\"lan0\"]".into());
         }
         if let Some(transparent) = &ingress.transparent {
             let named_well = |name: &String| {

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use bentpipe_os::users::Users;
 use bentpipe_tunnel::identity::{Fingerprint, Identity};
 use bentpipe_tunnel::target::Target;
 use serde::{Deserialize, Serialize};
@@ -150,6 +151,26 @@ impl Files {
         }
     }
 
+    /// The users of a proxy, from the file that the configuration names, if it names one.
+    pub fn users(&self, file: Option<&PathBuf>) -> Result<Option<Users>, Failure> {
+        let Some(file) = file else {
+            return Ok(None);
+        };
+        let path = match self.config.parent() {
+            Some(directory) => directory.join(file),
+            None => file.clone(),
+        };
+        let text = failure::read(&path)?;
+        check_mode(
+            &path,
+            "list of users",
+            "whoever reads it can use the proxy",
+            "change the passwords",
+        )?;
+        let users = Users::read(&text).map_err(|error| Failure::file(&path, error))?;
+        Ok(Some(users))
+    }
+
     pub fn read_pairing(&self) -> Result<(Target, Fingerprint), Failure> {
         let path = self.pairing();
         if !path.exists() {
@@ -188,8 +209,18 @@ fn parse<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Failure> {
     toml::from_str(&failure::read(path)?).map_err(|error| Failure::file(path, error))
 }
 
-/// Refuses a secret that others may read.
+/// Refuses a key that others may read.
 fn check_private(path: &Path) -> Result<(), Failure> {
+    check_mode(
+        path,
+        "private key",
+        "whoever reads it is this end",
+        "remove it and pair anew",
+    )
+}
+
+/// Refuses a file that others may read: `what` it is, and why that is bad.
+fn check_mode(path: &Path, what: &str, why: &str, else_: &str) -> Result<(), Failure> {
     let metadata = std::fs::metadata(path).map_err(|error| Failure::file(path, error))?;
     let mode = metadata.permissions().mode() & 0o777;
     if mode & 0o077 == 0 {
@@ -198,7 +229,7 @@ fn check_private(path: &Path) -> Result<(), Failure> {
     Err(Failure::file(
         path,
         format!(
-            "this private key is open to others (mode {mode:04o}): whoever reads it is this end. `chmod 600 {}`, and if others may have read it, remove it and pair anew",
+            "this {what} is open to others (mode {mode:04o}): {why}. `chmod 600 {}`, and if others may have read it, {else_}",
             path.display()
         ),
     ))

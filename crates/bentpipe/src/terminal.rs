@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bentpipe_os::http_connect::{self, Proxy};
 use bentpipe_os::machine::Machine;
 use bentpipe_os::privileges::{self, Needs};
 use bentpipe_os::{dns, ingress, limits, network_changes, quic, secret, tproxy};
@@ -19,7 +20,7 @@ use bentpipe_tunnel::transport::Transport;
 use clap::{Args, Subcommand};
 use tokio::task::JoinSet;
 
-use crate::config::{self, AfterStop};
+use crate::config::{self, AfterStop, Answer};
 use crate::failure::{self, Failure};
 use crate::files::Files;
 use crate::path_file::Keeper;
@@ -31,6 +32,10 @@ const FIRST_CONFIG: &str = r#"# bentpipe terminal; all options: docs/configurati
 # Applications that can be told to use a SOCKS5 proxy.
 [ingress.socks5]
 listen = "127.0.0.1:1080"
+
+# Applications that speak HTTP CONNECT; for browsers a PAC file is at /proxy.pac.
+# [ingress.http]
+# listen = "127.0.0.1:3128"
 
 # A resolver for applications: their questions go through the tunnel (port 53 needs root).
 # [dns]
@@ -206,6 +211,7 @@ fn start(files: Files) -> Result<(), Failure> {
     let needs = Needs {
         network_administration: config.ingress.transparent.is_some(),
         low_ports: listens(config.ingress.socks5.as_ref().map(|socks5| socks5.listen))
+            || listens(config.ingress.http.as_ref().map(|http| http.listen))
             || listens(config.metrics.as_ref().map(|metrics| metrics.listen))
             || config
                 .dns
@@ -223,7 +229,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     let mut reload = daemon::reload_signal();
     let (gateway, gateway_key) = files.read_pairing()?;
     let identity = files.identity()?;
-    limits::raise_open_files();
+    let open_files = limits::raise_open_files();
     let (keeper, paths) = Keeper::start(files.paths());
     let connector = connector(&config, identity, gateway.clone(), gateway_key, paths)?;
     let endpoint = connector.endpoint.clone();
@@ -231,6 +237,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
         tracing::warn!("changes of this machine's addresses will be noticed late: {error}");
     }
     let (terminal, keep) = Terminal::new(connector);
+    terminal.limit_udp_flows(limits::for_udp(open_files));
 
     let mut tasks = JoinSet::new();
     let mut taken = Vec::new();
@@ -239,8 +246,22 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
             daemon::cannot_listen("ingress.socks5.listen", "TCP", socks5.listen, &error)
         })?;
         let clients = socks5.clients.clone();
-        tasks.spawn(ingress::socks5(listener, clients, terminal.clone()));
+        let users = files.users(socks5.users.as_ref())?;
+        tasks.spawn(ingress::socks5(listener, clients, users, terminal.clone()));
         taken.push(format!("SOCKS5 on {}", socks5.listen));
+    }
+    if let Some(http) = &config.ingress.http {
+        let listener = ingress::listen(http.listen).await.map_err(|error| {
+            daemon::cannot_listen("ingress.http.listen", "TCP", http.listen, &error)
+        })?;
+        let proxy = Proxy {
+            clients: http.clients.clone(),
+            users: files.users(http.users.as_ref())?,
+            after_origin: http.answer == Answer::AfterOrigin,
+            socks5: config.ingress.socks5.as_ref().map(|socks5| socks5.listen),
+        };
+        tasks.spawn(http_connect::serve(listener, proxy, terminal.clone()));
+        taken.push(format!("HTTP CONNECT on {}", http.listen));
     }
     let mut resolver = None;
     if let Some(names) = &config.dns {
@@ -319,7 +340,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     // First the way in, then what is on its way. The rules hold back what comes meanwhile.
     tasks.shutdown().await;
     if orderly {
-        let drained = || terminal.tally().snapshot().open == 0;
+        let drained = || terminal.tally().is_drained();
         stop.drain(config.drain.as_duration(), drained).await;
     }
     match rules {

@@ -61,7 +61,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "bentpipe-sim",
         ],
     ),
-    ("bentpipe-os", &["bentpipe-units", "bentpipe-tunnel"]),
+    (
+        "bentpipe-os",
+        &["bentpipe-units", "bentpipe-tunnel", "bentpipe-perf"],
+    ),
     (
         "bentpipe-emulator",
         &["bentpipe-units", "bentpipe-link", "bentpipe-os"],

@@ -33,6 +33,9 @@ pub struct PlanFile {
     /// How often flows are looked at.
     #[serde(default = "second")]
     pub sample_every: Span,
+    /// What runs the connections.
+    #[serde(default, skip_serializing_if = "Runtime::is_lean")]
+    pub runtime: Runtime,
     /// The link that all cross.
     pub link: Scenario,
     /// Links between that and the terminals: the first flow crosses the first, the next the
@@ -56,6 +59,23 @@ pub struct PlanFile {
     /// From a moment on, the terminals have another address and come over this link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub r#move: Option<MoveFile>,
+}
+
+/// What runs the connections' programs, which are those of `bentpipe perf`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Runtime {
+    /// The QUIC library's core alone: the fastest.
+    #[default]
+    Lean,
+    /// The async runtime, as in real time.
+    Async,
+}
+
+impl Runtime {
+    fn is_lean(&self) -> bool {
+        *self == Self::Lean
+    }
 }
 
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
@@ -233,7 +253,10 @@ impl PlanFile {
         Plan {
             seed,
             links,
-            nodes: Nodes::Quic(flows),
+            nodes: match self.runtime {
+                Runtime::Lean => Nodes::Quic(flows),
+                Runtime::Async => Nodes::QuicOnRuntime(flows),
+            },
             until: self.until,
             sample_every: self.sample_every,
         }

@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 use crate::socks5_udp;
 use crate::tcp::TcpFlow;
+use crate::users::Users;
 
 /// A SOCKS client that has not said where to by then is let go.
 const SOCKS_PATIENCE: Duration = Duration::from_secs(10);
@@ -35,17 +36,25 @@ pub async fn transparent(listener: TcpListener, terminal: Terminal) {
     .await;
 }
 
-/// Serves SOCKS5 (RFC 1928), CONNECT and UDP ASSOCIATE without authentication, to `clients` and
+/// Serves SOCKS5 (RFC 1928), CONNECT and UDP ASSOCIATE, to `clients` and
 /// this machine itself, for ever.
-pub async fn socks5(listener: TcpListener, clients: Vec<IpNet>, terminal: Terminal) {
+///
+/// With `users`, only to those of them who say their name and password (RFC 1929).
+pub async fn socks5(
+    listener: TcpListener,
+    clients: Vec<IpNet>,
+    users: Option<Users>,
+    terminal: Terminal,
+) {
     accept(listener, move |stream| {
         let terminal = terminal.clone();
         let welcome = is_welcome(&stream, &clients);
+        let users = users.clone();
         async move {
             if !welcome {
                 return Err(io::Error::other("not among ingress.socks5.clients"));
             }
-            let handshake = tokio::time::timeout(SOCKS_PATIENCE, negotiate(stream));
+            let handshake = tokio::time::timeout(SOCKS_PATIENCE, negotiate(stream, users.as_ref()));
             let asked = handshake
                 .await
                 .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
@@ -76,11 +85,17 @@ enum Asked {
 
 /// Learns where a SOCKS client wants to go, and tells it to go ahead: the answer of
 /// the origin is a satellite away, and its refusal will arrive as RST.
-async fn negotiate(stream: TcpStream) -> io::Result<Option<Asked>> {
+async fn negotiate(stream: TcpStream, users: Option<&Users>) -> io::Result<Option<Asked>> {
     let bound = stream.local_addr()?;
-    let protocol = Socks5ServerProtocol::accept_no_auth(stream)
-        .await
-        .map_err(io::Error::other)?;
+    let protocol = match users {
+        None => Socks5ServerProtocol::accept_no_auth(stream).await,
+        Some(users) => {
+            let admit = |name: String, password: String| users.admit(&name, &password);
+            let accepted = Socks5ServerProtocol::accept_password_auth(stream, admit).await;
+            accepted.map(|(protocol, _)| protocol)
+        }
+    }
+    .map_err(io::Error::other)?;
     let (protocol, command, address) = protocol.read_command().await.map_err(io::Error::other)?;
     let relay = match command {
         Socks5Command::UDPAssociate => UdpSocket::bind((bound.ip(), 0)).await.map(Some),

@@ -3,7 +3,9 @@
 //! For the emulator, in the order in which a packet and its device need it:
 //! [`namespace`], [`tun`], [`segment`], [`cpu_latency`] and [`realtime`].
 //!
-//! For the tunnel: [`ingress`] and [`tproxy`] bring applications' connections,
+//! For measurements: [`tcp_info`] and [`tcp_measured`], the kernel's own TCP.
+//!
+//! For the tunnel: [`ingress`], [`http_connect`] with its [`users`], and [`tproxy`] bring applications' connections,
 //! [`dns`] their questions; [`tcp`], [`udp`], [`machine`] with its [`resolver`], [`quic_socket`] and [`quic`] are its sockets, [`network_changes`]
 //! says when its addresses change, [`secret`], [`limits`] and [`privileges`] are what it needs of the system.
 
@@ -15,12 +17,17 @@ pub mod cpu_latency;
 pub mod realtime;
 
 pub mod ingress;
+pub mod http_connect;
+pub mod users;
 mod socks5_udp;
 pub mod dns;
 pub mod tproxy;
 mod receive_memory;
 pub mod tcp;
+pub mod tcp_info;
+pub mod tcp_measured;
 pub mod udp;
+mod icmp;
 pub mod resolver;
 pub mod machine;
 pub mod quic_socket;

@@ -17,6 +17,12 @@ pub fn raise_open_files() -> u64 {
     }
 }
 
+/// What UDP flows may take of `files`: three quarters. A flood of datagrams must not stop
+/// connections.
+pub fn for_udp(files: u64) -> usize {
+    usize::try_from(files / 4 * 3).unwrap_or(usize::MAX)
+}
+
 /// Does `work` while files that are made are for this user alone. The mask belongs to
 /// the whole process: other threads must not make files meanwhile.
 pub fn privately<T>(work: impl FnOnce() -> T) -> T {

@@ -11,7 +11,7 @@ use rustix::thread::{
 /// What a daemon needs of the system from now on.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Needs {
-    /// nftables, routing rules, transparent sockets.
+    /// nftables, routing rules, transparent sockets, and ICMP about what comes through them.
     pub network_administration: bool,
     /// Ports below 1024.
     pub low_ports: bool,
@@ -45,6 +45,7 @@ pub enum PrivilegeError {
 pub fn give_up(user: Option<&str>, needs: Needs) -> Result<(), PrivilegeError> {
     let mut keep = CapabilitySet::empty();
     keep.set(CapabilitySet::NET_ADMIN, needs.network_administration);
+    keep.set(CapabilitySet::NET_RAW, needs.network_administration);
     keep.set(CapabilitySet::NET_BIND_SERVICE, needs.low_ports);
     let held = capabilities(None).map_err(io::Error::from)?.permitted;
     let uid = geteuid();

@@ -137,4 +137,9 @@ impl DatagramSocket for RelayFlow {
         let sent = self.relay.poll_send_to(context, &answer, self.client);
         sent.map(|sent| sent.map(drop))
     }
+
+    /// The relay is the application's, and not connected to anybody.
+    fn failure(&self) -> impl Future<Output = io::Error> + Send {
+        std::future::pending()
+    }
 }

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bentpipe_tunnel::sockets::Socket;
+use bytes::Bytes;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
@@ -25,6 +26,8 @@ const UNSENT: u32 = 128 * 1024;
 #[derive(Debug)]
 pub struct TcpFlow {
     stream: Arc<TcpStream>,
+    /// What was read of it before it became a flow.
+    early: Bytes,
     /// What the kernel may hold for it, if that is counted.
     pub(crate) lent: Option<Lent>,
 }
@@ -48,8 +51,14 @@ impl TcpFlow {
         socket.set_linger(Some(Duration::ZERO))?;
         Ok(Self {
             stream: Arc::new(stream),
+            early: Bytes::new(),
             lent: None,
         })
+    }
+
+    /// Gives back what was read too much: it is read again, first of all.
+    pub(crate) fn put_back(&mut self, early: Bytes) {
+        self.early = early;
     }
 }
 
@@ -76,10 +85,15 @@ impl Socket for TcpFlow {
 
 impl AsyncRead for TcpFlow {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.early.is_empty() {
+            let length = self.early.len().min(buffer.remaining());
+            buffer.put_slice(&self.early.split_to(length));
+            return Poll::Ready(Ok(()));
+        }
         loop {
             ready!(self.stream.poll_read_ready(context))?;
             match self.stream.try_read(buffer.initialize_unfilled()) {

@@ -2,11 +2,11 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bentpipe_tunnel::sockets::DatagramSocket;
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::io::ReadBuf;
+use tokio::io::{Interest, ReadBuf};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
@@ -80,14 +80,51 @@ impl DatagramSocket for UdpFlow {
             buffer.put_slice(&datagram[..length]);
             return Poll::Ready(Ok(()));
         }
-        self.socket.poll_recv(context, buffer)
+        loop {
+            match ready!(self.socket.poll_recv(context, buffer)) {
+                Err(error) if is_of_one_datagram(&error) => {}
+                received => return Poll::Ready(received),
+            }
+        }
     }
 
     fn poll_send(&self, context: &mut Context<'_>, datagram: &[u8]) -> Poll<io::Result<()>> {
-        self.socket
-            .poll_send(context, datagram)
-            .map(|sent| sent.map(drop))
+        match ready!(self.socket.poll_send(context, datagram)) {
+            Err(error) if is_of_one_datagram(&error) => {
+                tracing::debug!("datagram of {} bytes dropped: {error}", datagram.len());
+                Poll::Ready(Ok(()))
+            }
+            sent => Poll::Ready(sent.map(drop)),
+        }
     }
+
+    async fn failure(&self) -> io::Error {
+        loop {
+            // An ICMP error makes a socket neither readable nor writable.
+            if let Err(error) = self.socket.ready(Interest::ERROR).await {
+                return error;
+            }
+            match self.socket.take_error() {
+                Ok(Some(error)) if !is_of_one_datagram(&error) => return error,
+                Err(error) => return error,
+                // Somebody else has it, or it says nothing of the next datagram.
+                Ok(_) => {
+                    let _ = self.socket.try_io(Interest::ERROR, || {
+                        Err::<(), _>(io::ErrorKind::WouldBlock.into())
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Whether an error says nothing of the datagrams that follow: too long for the path or for
+/// the device, no room in its queue, or forbidden by a local rule. Any router would drop it.
+fn is_of_one_datagram(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EMSGSIZE | libc::ENOBUFS | libc::EPERM)
+    )
 }
 
 impl UdpFlow {

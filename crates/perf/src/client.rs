@@ -1,6 +1,6 @@
 //! The client: connects, does its workload, and reports.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bentpipe_units::Span;
 use futures_util::StreamExt as _;
@@ -8,10 +8,11 @@ use futures_util::future::{BoxFuture, FutureExt as _, join_all};
 use futures_util::stream::FuturesUnordered;
 
 use crate::clock::Clock;
+use crate::datagrams;
 use crate::error::PerfError;
 use crate::latency::Latencies;
 use crate::meter::{Intervals, Meter};
-use crate::report::{ParametersReport, Record, Report, Role, SCHEMA, nanos};
+use crate::report::{DatagramReport, ParametersReport, Record, Report, Role, SCHEMA, nanos};
 use crate::streams::{self, Until};
 use crate::transport::{Connection, Dial};
 use crate::workload::{Amount, RequestAmount, Requests, Workload};
@@ -43,11 +44,26 @@ pub async fn run<D: Dial>(
     }
     // In one task, so that what is asked for leaves in the first packet where that is possible.
     let mut tasks = FuturesUnordered::new();
+    let datagrams = Arc::<Mutex<Option<DatagramReport>>>::default();
     for (meter, connection) in &connections {
         if workload.changes {
             connection.keep_changes();
         }
         begin(&mut tasks, workload, connection, meter, &latencies);
+        if let Some(what) = workload.datagrams {
+            let (connection, clock) = (connection.clone(), clock.clone());
+            let told = datagrams.clone();
+            tasks.push(
+                async move {
+                    let report = datagrams::exchange(&connection, what, &clock, SETTLING).await?;
+                    told.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .replace(report);
+                    Ok(())
+                }
+                .boxed(),
+            );
+        }
     }
     let mut intervals = Intervals::new(workload.interval, Span::ZERO);
     let mut error = None;
@@ -102,6 +118,10 @@ pub async fn run<D: Dial>(
         intervals: intervals.all,
         intervals_omitted: intervals.omitted,
         requests: latencies.summary(),
+        datagrams: datagrams
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take(),
     })
 }
 

@@ -14,6 +14,10 @@
 //! - [`quic`]: that, over the QUIC library
 //! - [`workload`]: what a client does
 //! - [`report`]: the documented result
+//! - [`meter`]: bytes as they come and go, and intervals
+//! - [`streams`]: what each end does on one stream
+//! - [`datagrams`]: at a given rate, there and back
+//! - [`iperf3`]: a report as iperf3 would write it
 //! - [`client`], [`server`]: the two programs
 //! - [`lean`]: the same two on the library's sans-I/O core
 
@@ -27,9 +31,11 @@ pub mod report;
 pub mod transport;
 pub mod quic;
 pub mod workload;
-mod meter;
+pub mod meter;
 mod latency;
-mod streams;
+pub mod datagrams;
+pub mod iperf3;
+pub mod streams;
 pub mod client;
 pub mod server;
 pub mod lean;

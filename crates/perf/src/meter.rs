@@ -24,7 +24,8 @@ pub struct Meter {
 }
 
 impl Meter {
-    pub(crate) fn new(clock: Clock) -> Arc<Self> {
+    /// Counts from zero, with moments on `clock`.
+    pub fn new(clock: Clock) -> Arc<Self> {
         Arc::new(Self {
             clock,
             received: AtomicU64::new(0),
@@ -51,6 +52,17 @@ impl Meter {
     /// `bytes` were handed to the transport.
     pub(crate) fn sent(&self, bytes: u64) {
         self.sent.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that have arrived.
+    pub fn received_bytes(&self) -> u64 {
+        self.counts().0
+    }
+
+    /// When the first of them had.
+    pub fn first_byte(&self) -> Option<Span> {
+        let first = self.first.load(Ordering::Relaxed);
+        first.checked_sub(1).map(Span::from_nanos)
     }
 
     fn counts(&self) -> (u64, u64) {

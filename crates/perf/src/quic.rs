@@ -137,6 +137,24 @@ impl Connection for QuicConnection {
         Ok((Send(send), Receive(receive)))
     }
 
+    fn send_datagram(&self, datagram: Bytes) -> Result<(), PerfError> {
+        use noq::SendDatagramError as Error;
+        match self.connection.send_datagram(datagram) {
+            Ok(()) => Ok(()),
+            Err(Error::UnsupportedByPeer | Error::Disabled) => Err(PerfError::NoDatagrams),
+            Err(Error::TooLarge) => Err(PerfError::Workload(format!(
+                "a datagram is longer than the {} bytes that the path carries",
+                self.connection.max_datagram_size().unwrap_or(0)
+            ))),
+            Err(Error::ConnectionLost(error)) => Err(PerfError::Lost(error.to_string())),
+        }
+    }
+
+    async fn read_datagram(&self) -> Result<Bytes, PerfError> {
+        let read = self.connection.read_datagram().await;
+        read.map_err(|error| PerfError::Lost(error.to_string()))
+    }
+
     fn sender(&self) -> Sender {
         let state = self.monitor.as_ref().map(Monitor::state);
         let path = self.connection.path_stats(PathId::ZERO);

@@ -47,6 +47,8 @@ pub struct Report {
     pub intervals_omitted: u64,
     /// Answers to small requests.
     pub requests: Option<Latency>,
+    /// Datagrams at a given rate.
+    pub datagrams: Option<DatagramReport>,
 }
 
 /// Which end of a measurement.
@@ -240,6 +242,28 @@ pub struct Latency {
     pub p99_ns: u64,
     /// The slowest.
     pub most_ns: u64,
+}
+
+/// Datagrams at a given rate, answered by the server.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct DatagramReport {
+    /// Handed to the transport.
+    pub sent: u64,
+    /// Of these, what had arrived at the server when it sent the last answer that came; null
+    /// if no answer came.
+    pub arrived: Option<u64>,
+    /// Answers that came back.
+    pub answered: u64,
+    /// Of those that arrived, how many came after a later one (RFC 4737).
+    pub reordered_there: u64,
+    /// Of the answers, how many came after a later one.
+    pub reordered_back: u64,
+    /// Jitter at the server (RFC 3550, section 6.4.1).
+    pub jitter_there_ns: u64,
+    /// Jitter of the answers.
+    pub jitter_back_ns: u64,
+    /// From a datagram to its answer.
+    pub round_trips: Option<Latency>,
 }
 
 /// A line of the records that a measurement writes while it runs.

@@ -10,6 +10,7 @@ use noq::{ConnectionError, Endpoint, Incoming};
 use tokio::task::JoinSet;
 
 use crate::clock::Clock;
+use crate::datagrams::Answers;
 use crate::error::PerfError;
 use crate::meter::{Intervals, Meter};
 use crate::protocol::ALPN;
@@ -79,9 +80,21 @@ impl Service {
             told.note(|all| all.done_ns = Some(nanos(on.now())));
         });
         note_confirmed(&connection, &establishment, &clock);
+        self.serve(&clock, peer, connection, establishment).await;
+    }
+
+    /// Serves one connection with `peer` to its end, by `clock`.
+    pub async fn serve(
+        &self,
+        clock: &Clock,
+        peer: SocketAddr,
+        connection: noq::Connection,
+        establishment: SharedEstablishment,
+    ) {
         let measured = QuicConnection::new(0, connection.clone(), establishment);
-        let mut watch = Watch::new(self, &clock, peer, measured, TransportKind::Quic);
+        let mut watch = Watch::new(self, clock, peer, measured, TransportKind::Quic);
         let mut tasks = JoinSet::new();
+        let mut answers = Answers::default();
         let ended = loop {
             tokio::select! {
                 biased;
@@ -107,6 +120,14 @@ impl Service {
                         tracing::debug!("a stream of {peer}: {error}");
                     }
                 }
+                datagram = connection.read_datagram() => match datagram {
+                    Ok(datagram) => {
+                        let answer = answers.to(datagram, clock.now());
+                        // An answer that cannot be sent is one that is lost.
+                        let _ = answer.map(|answer| connection.send_datagram(answer));
+                    }
+                    Err(error) => break error,
+                },
                 () = watch.interval() => {}
             }
         };
@@ -117,10 +138,34 @@ impl Service {
         };
         watch.end(error);
     }
+
+    /// Serves a connection with `peer` that is one stream, of whatever transport.
+    pub async fn stream<C: Connection>(
+        &self,
+        clock: &Clock,
+        peer: SocketAddr,
+        connection: C,
+        kind: TransportKind,
+        (send, receive): (C::Send, C::Receive),
+    ) {
+        let mut watch = Watch::new(self, clock, peer, connection, kind);
+        let meter = watch.meter();
+        let mut work = Box::pin(serve_stream(send, receive, &meter));
+        let ended = loop {
+            tokio::select! {
+                biased;
+                ended = &mut work => break ended,
+                () = watch.interval() => {}
+            }
+        };
+        // The stream's figures are complete when it is closed.
+        drop(work);
+        watch.end(ended.err().map(|error| error.to_string()));
+    }
 }
 
 /// A connection's report while it is made.
-pub struct Watch<'a, C> {
+struct Watch<'a, C> {
     service: &'a Service,
     clock: Clock,
     peer: SocketAddr,
@@ -130,8 +175,7 @@ pub struct Watch<'a, C> {
 }
 
 impl<'a, C: Connection> Watch<'a, C> {
-    /// Begins to watch `connection` with `peer`.
-    pub fn new(
+    fn new(
         service: &'a Service,
         clock: &Clock,
         peer: SocketAddr,
@@ -149,19 +193,19 @@ impl<'a, C: Connection> Watch<'a, C> {
     }
 
     /// Counts the bytes of its streams.
-    pub fn meter(&self) -> Arc<Meter> {
+    fn meter(&self) -> Arc<Meter> {
         self.connections[0].0.clone()
     }
 
     /// Waits for the end of an interval, and begins the next.
-    pub async fn interval(&mut self) {
+    async fn interval(&mut self) {
         self.clock.sleep_until(self.intervals.next()).await;
         self.intervals
             .end(&self.clock, &self.connections, &mut |_: &Record| {});
     }
 
     /// Hands over the report; `error` is why the connection ended, if not well.
-    pub fn end(mut self, error: Option<String>) {
+    fn end(mut self, error: Option<String>) {
         self.intervals
             .end(&self.clock, &self.connections, &mut |_: &Record| {});
         let [(meter, connection)] = &self.connections;
@@ -182,12 +226,13 @@ impl<'a, C: Connection> Watch<'a, C> {
             intervals: self.intervals.all,
             intervals_omitted: self.intervals.omitted,
             requests: None,
+            datagrams: None,
         });
     }
 }
 
 /// Reads a request and answers on the same stream.
-pub async fn serve_stream(
+async fn serve_stream(
     mut send: impl SendHalf,
     mut receive: impl ReceiveHalf,
     meter: &Meter,

@@ -97,8 +97,11 @@ pub(crate) async fn upload(
     answer_of(&mut receive, 0, meter).await
 }
 
-/// A request of `request` bytes for `response` bytes.
-pub(crate) async fn request(
+/// A request of `request` bytes for `response` bytes, on a stream of its own.
+///
+/// # Errors
+/// When the connection or the stream ends early, or the answer has another length.
+pub async fn request(
     connection: &impl Connection,
     request: u64,
     response: u64,

@@ -4,6 +4,8 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
+
 use crate::clock::Clock;
 use crate::error::PerfError;
 use crate::protocol::HEADER;
@@ -50,6 +52,12 @@ pub trait Connection: Clone + Send + Sync + 'static {
 
     /// Opens a stream.
     fn open(&self) -> impl Future<Output = Result<(Self::Send, Self::Receive), PerfError>> + Send;
+
+    /// Sends a datagram that may be lost.
+    fn send_datagram(&self, datagram: Bytes) -> Result<(), PerfError>;
+
+    /// The next datagram that comes.
+    fn read_datagram(&self) -> impl Future<Output = Result<Bytes, PerfError>> + Send;
 
     /// What its sender sees now.
     fn sender(&self) -> Sender;

@@ -4,6 +4,7 @@ use std::fmt;
 
 use bentpipe_units::{Bytes, Span};
 
+use crate::datagrams::{self, Datagrams};
 use crate::error::PerfError;
 use crate::parameters::STREAMS;
 use crate::protocol::HEADER;
@@ -21,6 +22,8 @@ pub struct Workload {
     pub upload: Option<Amount>,
     /// Small requests, one after the other, beside the transfers or alone.
     pub requests: Option<Requests>,
+    /// Datagrams at a rate, answered by the server.
+    pub datagrams: Option<Datagrams>,
     /// How often a line is recorded.
     pub interval: Span,
     /// Whether each change of a sender's state is recorded.
@@ -74,6 +77,7 @@ impl Default for Workload {
             download: Some(Amount::Time(Span::from_millis(10_000))),
             upload: None,
             requests: None,
+            datagrams: None,
             interval: Span::from_millis(1_000),
             changes: false,
         }
@@ -121,8 +125,11 @@ impl Workload {
         if !(1..=most).contains(&self.streams) {
             return wrong(format!("{} streams: give 1 to {most}", self.streams));
         }
-        if self.download.is_none() && self.upload.is_none() && self.requests.is_none() {
-            return wrong("nothing to do: give a download, an upload or requests".into());
+        let transfers = self.download.is_some() || self.upload.is_some();
+        if !transfers && self.requests.is_none() && self.datagrams.is_none() {
+            return wrong(
+                "nothing to do: give a download, an upload, requests or datagrams".into(),
+            );
         }
         if self.interval < SHORTEST {
             return wrong(format!("interval {}: give at least 1 ms", self.interval));
@@ -135,6 +142,28 @@ impl Workload {
                 Amount::Time(time) => self.check_time(*time)?,
                 Amount::Bytes(_) => {}
             }
+        }
+        if let Some(datagrams) = &self.datagrams {
+            if self.upload.is_some() {
+                return wrong(
+                    "datagrams beside an upload: both leave through this end's congestion window; measure one after the other".into(),
+                );
+            }
+            if !(datagrams::LEAST..=1_400).contains(&datagrams.size) {
+                return wrong(format!(
+                    "datagrams of {} bytes: give {} to 1400",
+                    datagrams.size,
+                    datagrams::LEAST
+                ));
+            }
+            let rate = datagrams.rate.bits_per_second();
+            if !(1_000..=10_000_000_000).contains(&rate) {
+                return wrong(format!(
+                    "datagrams at {}: give 1 kbit/s to 10 Gbit/s",
+                    datagrams.rate
+                ));
+            }
+            self.check_time(datagrams.time)?;
         }
         if let Some(requests) = &self.requests {
             if requests.request.as_u64() < HEADER as u64 {
@@ -197,6 +226,12 @@ impl fmt::Display for Workload {
             parts.push(format!(
                 "{amount} of {} with answers of {}",
                 requests.request, requests.response
+            ));
+        }
+        if let Some(datagrams) = &self.datagrams {
+            parts.push(format!(
+                "datagrams of {} bytes at {} for {}",
+                datagrams.size, datagrams.rate, datagrams.time
             ));
         }
         write!(

@@ -4,9 +4,11 @@ mod support;
 
 use std::time::Duration;
 
+use bentpipe_cc::PathMemory;
+use bentpipe_perf::datagrams::Datagrams;
 use bentpipe_perf::parameters::Parameters;
 use bentpipe_perf::workload::{Amount, RequestAmount, Requests, Workload};
-use bentpipe_units::{Bytes, Span};
+use bentpipe_units::{Bytes, Rate, Span};
 use support::{Ends, UNLIMITED, measure, refused};
 
 const GEO: Span = Span::from_millis(600);
@@ -202,4 +204,198 @@ fn the_first_request_of_a_connection_is_paced_behind_its_handshake() {
     // 1.2 kB at ten packets in 333 ms, 1.25 times as fast (RFC 9002, section 7.7).
     let paced = ms(first_byte) - 1_200.0;
     assert!((20.0..23.0).contains(&paced), "{paced} ms");
+}
+
+#[test]
+fn a_server_that_sends_another_number_of_bytes_is_found_out() {
+    for (lie, said) in [
+        (-1, "asked for 1000 bytes on a stream and sent 999"),
+        (1, "sent 1001 or more"),
+    ] {
+        let ends = Ends {
+            lie,
+            ..Ends::default()
+        };
+        let workload = Workload::download(Amount::Bytes(Bytes::new(1_000)));
+        let error = measure(UNLIMITED, ends, workload).client.error;
+        let error = error.expect("it is an error");
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
+fn a_download_without_end_that_ends_is_an_error() {
+    let ends = Ends {
+        lie: 1_000,
+        ..Ends::default()
+    };
+    let workload = Workload::download(Amount::Time(Span::from_millis(5_000)));
+    let error = measure(UNLIMITED, ends, workload).client.error;
+    assert!(error.is_some_and(|error| error.contains("and sent 999")));
+}
+
+#[test]
+fn an_upload_and_everything_at_once_end_well() {
+    let workload = Workload {
+        connections: 3,
+        streams: 5,
+        upload: Some(Amount::Time(Span::from_millis(3_000))),
+        download: Some(Amount::Time(Span::from_millis(2_000))),
+        requests: Some(Requests {
+            amount: RequestAmount::Time(Span::from_millis(3_000)),
+            request: Bytes::new(8),
+            response: Bytes::new(0),
+            every: Span::from_millis(250),
+        }),
+        interval: Span::from_millis(100),
+        changes: true,
+        datagrams: None,
+    };
+    let measured = measure("rate = \"50 Mbit/s\"", Ends::default(), workload);
+    assert_eq!(measured.client.error, None);
+    let sent: u64 = measured.client.sent_bytes;
+    let arrived: u64 = measured.server.iter().map(|one| one.received_bytes).sum();
+    assert_eq!(arrived, sent, "an upload that ended well has arrived whole");
+    assert!(measured.client.requests.is_some());
+}
+
+#[test]
+fn a_workload_that_cannot_be_is_refused() {
+    let none = Workload {
+        download: None,
+        ..Workload::default()
+    };
+    for (workload, said) in [
+        (none, "nothing to do"),
+        (
+            Workload {
+                connections: 0,
+                ..Workload::default()
+            },
+            "give 1 to 1000",
+        ),
+        (
+            Workload {
+                streams: 1_000,
+                ..Workload::default()
+            },
+            "give 1 to 127",
+        ),
+        (
+            Workload {
+                interval: Span::ZERO,
+                ..Workload::default()
+            },
+            "at least 1 ms",
+        ),
+        (
+            Workload::download(Amount::Time(Span::ZERO)),
+            "1 to 100000 intervals",
+        ),
+        (
+            Workload::download(Amount::Bytes(Bytes::new(1 << 60))),
+            "at most 1 PiB",
+        ),
+    ] {
+        let error = workload.check().expect_err("it cannot be").to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+fn datagrams(rate: u64, size: u64) -> Workload {
+    Workload {
+        download: None,
+        datagrams: Some(Datagrams {
+            rate: Rate::from_bits_per_second(rate),
+            size,
+            time: Span::from_millis(10_000),
+        }),
+        ..Workload::default()
+    }
+}
+
+#[test]
+fn datagrams_over_a_clean_link_all_come_back_in_order() {
+    let measured = measure(
+        "rate = \"20 Mbit/s\"",
+        Ends::default(),
+        datagrams(80_000, 1_000),
+    );
+    let report = measured.client.datagrams.expect("datagrams were sent");
+    assert_eq!(
+        (report.sent, report.arrived, report.answered),
+        (100, Some(100), 100)
+    );
+    assert_eq!((report.reordered_there, report.reordered_back), (0, 0));
+    let times = report.round_trips.as_ref().expect("answers");
+    assert!(
+        (600.0..603.0).contains(&ms(Some(times.p50_ns))),
+        "{times:?}"
+    );
+    assert!(ms(Some(report.jitter_there_ns)) < 1.0, "{report:?}");
+}
+
+#[test]
+fn lost_and_late_datagrams_are_told() {
+    let direction =
+        "rate = \"20 Mbit/s\"\nloss = \"5 %\"\nreorder = { chance = \"5 %\", by = \"60 ms\" }";
+    // A controller that takes losses for congestion would let few datagrams out.
+    let mut fixed = Parameters::new(bentpipe_cc::Choice::Fixed);
+    fixed.settings.contracted_rate = Some(Rate::from_bits_per_second(10_000_000));
+    let ends = Ends {
+        client: fixed.clone(),
+        server: fixed,
+        ..Ends::default()
+    };
+    let measured = measure(direction, ends, datagrams(400_000, 500));
+    let report = measured.client.datagrams.expect("datagrams were sent");
+    assert_eq!(report.sent, 1_000);
+    let arrived = report.arrived.expect("some were answered");
+    assert!((920..980).contains(&arrived), "{report:?}");
+    assert!((840..950).contains(&report.answered), "{report:?}");
+    assert!(
+        report.reordered_there > 0 && report.reordered_back > 0,
+        "{report:?}"
+    );
+    assert!(report.jitter_there_ns > 0, "{report:?}");
+}
+
+#[test]
+fn datagrams_that_cannot_be_are_refused() {
+    let beside = Workload {
+        upload: Some(Amount::Bytes(Bytes::new(1))),
+        ..datagrams(80_000, 1_000)
+    };
+    for (workload, said) in [
+        (beside, "datagrams beside an upload"),
+        (datagrams(80_000, 8), "give 16 to 1400"),
+        (datagrams(1, 1_000), "1 kbit/s to 10 Gbit/s"),
+    ] {
+        let error = workload.check().expect_err("it cannot be").to_string();
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
+fn a_path_that_is_known_is_resumed_carefully() {
+    let memory = PathMemory::default();
+    let mut client = Parameters::default();
+    client.settings.resume = true;
+    let upload = || {
+        let ends = Ends {
+            client: client.clone(),
+            memory: memory.clone(),
+            ..Ends::default()
+        };
+        let workload = Workload::upload(Amount::Bytes(Bytes::new(2_000_000)));
+        measure("rate = \"20 Mbit/s\"", ends, workload)
+            .client
+            .duration_ns
+    };
+    let (fresh, known) = (upload(), upload());
+    assert!(memory.get().is_some());
+    assert!(
+        known + 1_000_000_000 < fresh,
+        "{known} ns, at first {fresh} ns"
+    );
 }

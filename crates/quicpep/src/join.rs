@@ -17,17 +17,24 @@ use crate::{close, streams};
 /// minute, several seconds of a satellite link's full windows.
 pub const DRAIN: Duration = Duration::from_secs(30);
 
-/// Carries everything between `client` and `next` until both are closed.
-pub async fn join(client: &Connection, next: &Connection) {
-    tokio::join!(forward(client, next), forward(next, client));
+/// Carries everything between `client` and `next` until both are closed. What `next`'s peer
+/// sends on unidirectional streams is the server's only after `answered`.
+pub async fn join(client: &Connection, next: &Connection, answered: impl Future<Output = ()>) {
+    tokio::join!(
+        forward(client, next, std::future::ready(())),
+        forward(next, client, answered)
+    );
 }
 
 /// Carries what `from`'s peer sends to `to`, and then its end.
-async fn forward(from: &Connection, to: &Connection) {
+async fn forward(from: &Connection, to: &Connection, before_uni: impl Future<Output = ()>) {
     let mut work = pin!(async {
         tokio::join!(
             streams::carry(from, to, Dir::Bi),
-            streams::carry(from, to, Dir::Uni),
+            async {
+                before_uni.await;
+                streams::carry(from, to, Dir::Uni).await
+            },
             datagrams(from, to),
         )
     });

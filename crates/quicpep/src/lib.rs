@@ -14,11 +14,13 @@
 //! 2. [`routes`] says where that leads;
 //! 3. [`tls`] answers the client, and verifies the next hop;
 //! 4. [`next_hop`] opens the connection onwards, with the windows and the controller of
-//!    [`transport`];
+//!    [`transport`] and what is known of the path from [`paths`]; to another proxy, `pool` has
+//!    some ready, on which [`pair`] tells of the client;
 //! 5. [`proxy`] decides who is waited for ([`proxy::Mode`]); `protocols` is what servers have
 //!    chosen before;
 //! 6. [`join`] carries `streams` and datagrams both ways, each direction of a stream by
-//!    `relay`, until both connections have ended, whose codes are in [`close`]; what they may
+//!    `relay`, until both connections have ended, whose codes are in [`close`] and
+//!    whose failures in [`failure`]; what they may
 //!    hold is their part of the [`memory`].
 
 pub mod hello;
@@ -27,6 +29,10 @@ pub mod transport;
 pub mod memory;
 pub mod tls;
 pub mod close;
+pub mod failure;
+pub mod paths;
+pub mod pair;
+mod pool;
 pub mod next_hop;
 mod relay;
 mod protocols;

@@ -6,86 +6,31 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bentpipe_cc::PathMemory;
+use futures_util::future::{BoxFuture, join_all};
 use noq::crypto::rustls::HandshakeData;
-use noq::{ConnectError, Connection, ConnectionError, Endpoint, TransportConfig, VarInt};
+use noq::{ConnectError, Connection, Endpoint};
 use rustls::ClientConfig;
 
-use crate::close::{Code, describe};
+use crate::close::Code;
+use crate::failure::NextHopError;
 use crate::hello::ClientHello;
-use crate::routes::{Route, Routes};
+use crate::pair::{self, Client};
+use crate::paths::{Lease, Paths};
+use crate::pool::{Pool, Ready};
+use crate::routes::{Kind, Route, Routes};
 use crate::tls;
 use crate::transport::Side;
 
 /// A next hop that has not answered by then does not: seven timeouts of a GEO handshake.
 pub const PATIENCE: Duration = Duration::from_secs(12);
-/// TLS alert no_application_protocol (RFC 7301, section 3.2) as a QUIC error (RFC 9001, 4.8).
-const NO_APPLICATION_PROTOCOL: u64 = 0x100 + 120;
-
+/// First and longest wait after connections to another proxy could not be opened.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// Connections that wait for clients keep NATs open with a packet each (RFC 4787).
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Turns "host:port" into addresses.
 pub trait Resolve: Send + Sync + 'static {
     /// All addresses, the preferred first.
     fn resolve(&self, address: &str) -> impl Future<Output = io::Result<Vec<SocketAddr>>> + Send;
-}
-
-/// Why there is no connection to the next hop: what its client is told.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}")]
-pub struct NextHopError {
-    /// The error code.
-    pub code: VarInt,
-    /// And the reason.
-    pub reason: String,
-}
-
-impl NextHopError {
-    pub(crate) fn new(code: Code, reason: String) -> Self {
-        Self {
-            code: code.into(),
-            reason,
-        }
-    }
-
-    fn lost(address: &str, error: &ConnectionError) -> Self {
-        let is_alpn = |code: u64| code == NO_APPLICATION_PROTOCOL;
-        match error {
-            // The server's own refusal goes on as it is.
-            ConnectionError::ApplicationClosed(close) => Self {
-                code: close.error_code,
-                reason: String::from_utf8_lossy(&close.reason).into_owned(),
-            },
-            ConnectionError::TransportError(own)
-                if let Some(tls) = (own.crypto.as_deref())
-                    .and_then(|error| error.downcast_ref::<rustls::Error>())
-                    && !is_alpn(u64::from(own.code)) =>
-            {
-                let reason = format!("the certificate of {address} is not to be trusted: {tls}");
-                Self::new(Code::Untrusted, reason)
-            }
-            ConnectionError::TransportError(own) if is_alpn(u64::from(own.code)) => {
-                Self::protocol(address)
-            }
-            ConnectionError::ConnectionClosed(close) if is_alpn(u64::from(close.error_code)) => {
-                Self::protocol(address)
-            }
-            ConnectionError::TimedOut => Self::silent(address),
-            other => Self::new(
-                Code::Refused,
-                format!("{address} refused the connection: {}", describe(other)),
-            ),
-        }
-    }
-
-    fn protocol(address: &str) -> Self {
-        let reason =
-            format!("{address} does not speak the application protocol that was asked for");
-        Self::new(Code::Protocol, reason)
-    }
-
-    fn silent(address: &str) -> Self {
-        let reason = format!("{address} does not answer");
-        Self::new(Code::Unreachable, reason)
-    }
 }
 
 /// An open connection to a next hop.
@@ -93,8 +38,36 @@ impl NextHopError {
 pub struct NextHop {
     /// The connection.
     pub connection: Connection,
-    /// The application protocol that was agreed on.
-    pub protocol: Option<Vec<u8>>,
+    /// The application protocol, as far as it is known.
+    pub protocol: Protocol,
+    /// Its use of the path.
+    _lease: Lease,
+}
+
+/// The application protocol of a next hop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Protocol {
+    /// The server has chosen it, or none.
+    Chosen(Option<Vec<u8>>),
+    /// Another proxy will tell.
+    Awaited,
+}
+
+impl NextHop {
+    /// Waits for what the server has chosen, where another proxy is to tell.
+    pub async fn chosen(&mut self) -> Result<Option<Vec<u8>>, NextHopError> {
+        if self.protocol == Protocol::Awaited {
+            let Some(chosen) = pair::answered(&self.connection).await else {
+                let ended = self.connection.closed().await;
+                return Err(NextHopError::lost("the next proxy", &ended));
+            };
+            self.protocol = Protocol::Chosen(chosen);
+        }
+        match &self.protocol {
+            Protocol::Chosen(chosen) => Ok(chosen.clone()),
+            Protocol::Awaited => Ok(None),
+        }
+    }
 }
 
 /// What is needed to open connections to next hops.
@@ -104,30 +77,79 @@ pub struct NextHops<R> {
     tls: ClientConfig,
     side: Side,
     resolver: R,
-    /// One for each next hop: its connections share what is known of the path.
-    transports: BTreeMap<Route, Arc<TransportConfig>>,
+    paths: Paths,
+    /// One for each next hop that is a proxy.
+    pools: BTreeMap<Route, Pool>,
 }
 
 impl<R: Resolve> NextHops<R> {
-    /// Connections from `endpoint` to those in `routes`, verified by `tls`.
+    /// Connections from `endpoint` to those in `routes`, verified by `tls`; of those to another
+    /// proxy, [`Self::keep`] keeps `ready` open.
     pub fn new(
         endpoint: Endpoint,
         tls: ClientConfig,
         side: Side,
         resolver: R,
         routes: &Routes,
+        ready: usize,
     ) -> Self {
-        let transports = routes.all().map(|route| {
-            let transport = Arc::new(side.quic(PathMemory::default()));
-            (route.clone(), transport)
-        });
+        let proxies = routes.all().filter(|route| route.kind == Kind::Pep);
         Self {
             endpoint,
             tls,
-            transports: transports.collect(),
+            pools: proxies
+                .map(|route| (route.clone(), Pool::new(ready)))
+                .collect(),
             side,
             resolver,
+            paths: Paths::default(),
         }
+    }
+
+    /// Keeps connections to other proxies ready, for ever.
+    pub async fn keep(&self) {
+        let pools = self.pools.iter();
+        let keeping: Vec<BoxFuture<'_, ()>> = pools
+            .map(|(route, pool)| Box::pin(self.keep_pool(route, pool)) as _)
+            .collect();
+        join_all(keeping).await;
+    }
+
+    async fn keep_pool(&self, route: &Route, pool: &Pool) {
+        let mut wait = BACKOFF.0;
+        loop {
+            let opening: Vec<BoxFuture<'_, _>> = (0..pool.missing().await)
+                .map(|_| Box::pin(self.open_ready(route)) as _)
+                .collect();
+            let mut failed = false;
+            for opened in join_all(opening).await {
+                match opened {
+                    Ok(ready) => pool.put(ready),
+                    Err(why) => {
+                        tracing::warn!("no connection ready: {why}");
+                        failed = true;
+                    }
+                }
+            }
+            if failed {
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(BACKOFF.1);
+            } else {
+                wait = BACKOFF.0;
+            }
+        }
+    }
+
+    /// Opens a connection to another proxy.
+    async fn open_ready(&self, route: &Route) -> Result<Ready, NextHopError> {
+        let ours = vec![pair::PROTOCOL.to_vec()];
+        let opened = self.open(route, &ClientHello::default(), ours).await;
+        Ok(opened?.0)
+    }
+
+    /// Connections to other proxies that are ready.
+    pub fn ready(&self) -> usize {
+        self.pools.values().map(Pool::count).sum()
     }
 
     /// How they are set up.
@@ -135,13 +157,43 @@ impl<R: Resolve> NextHops<R> {
         &self.side
     }
 
-    /// Opens a connection by `route` for a client that says `hello`, with one of `protocols`.
-    pub async fn connect(
+    /// A connection by `route` for `client`, which is told of as offering its protocols.
+    pub async fn connect(&self, route: &Route, client: &Client) -> Result<NextHop, NextHopError> {
+        let hello = &client.hello;
+        let Some(pool) = self.pools.get(route) else {
+            let opened = self.open(route, hello, hello.protocols.clone()).await?;
+            let (Ready { connection, lease }, protocol) = opened;
+            return Ok(NextHop {
+                connection,
+                protocol: Protocol::Chosen(protocol),
+                _lease: lease,
+            });
+        };
+        let Ready {
+            connection,
+            mut lease,
+        } = match pool.take() {
+            Some(ready) => ready,
+            None => self.open_ready(route).await?,
+        };
+        lease.begin();
+        // An error: the connection is lost, as its client will hear.
+        let _ = pair::ask(&connection, client).await;
+        Ok(NextHop {
+            connection,
+            protocol: Protocol::Awaited,
+            _lease: lease,
+        })
+    }
+
+    /// Opens a connection by `route`, for the name that `hello` asks for, with one of
+    /// `protocols`; the one that was chosen is told.
+    async fn open(
         &self,
         route: &Route,
         hello: &ClientHello,
         protocols: Vec<Vec<u8>>,
-    ) -> Result<NextHop, NextHopError> {
+    ) -> Result<(Ready, Option<Vec<u8>>), NextHopError> {
         let address = &route.address;
         let unreachable = |why| NextHopError::new(Code::Unreachable, why);
         let resolved = self.resolver.resolve(address).await;
@@ -152,14 +204,23 @@ impl<R: Resolve> NextHops<R> {
             .unwrap_or(route.host());
         let mut config = noq::ClientConfig::new(tls::client_with(&self.tls, protocols));
         config.version(self.side.version);
-        if let Some(transport) = self.transports.get(route) {
-            config.transport_config(transport.clone());
-        }
         let mut failure = unreachable(format!("{address} has no address"));
         let patience = PATIENCE / u32::try_from(resolved.len().max(1)).unwrap_or(u32::MAX);
         for to in resolved {
+            let mut lease = self.paths.lease(to.ip());
+            if route.kind == Kind::Server {
+                lease.begin();
+            }
+            let mut transport = self.side.quic(lease.memory().clone(), lease.number());
+            if route.kind == Kind::Pep {
+                transport.keep_alive_interval(Some(KEEP_ALIVE));
+            }
+            config.transport_config(Arc::new(transport));
             match self.connect_to(config.clone(), to, name, patience).await {
-                Ok(next) => return Ok(next),
+                Ok(connection) => {
+                    let protocol = protocol(&connection);
+                    return Ok((Ready { connection, lease }, protocol));
+                }
                 Err(why) => failure = why(address),
             }
         }
@@ -172,14 +233,11 @@ impl<R: Resolve> NextHops<R> {
         to: SocketAddr,
         name: &str,
         patience: Duration,
-    ) -> Result<NextHop, Box<dyn FnOnce(&str) -> NextHopError + Send>> {
+    ) -> Result<Connection, Box<dyn FnOnce(&str) -> NextHopError + Send>> {
         let connecting = self.endpoint.connect_with(config, to, name);
         let connecting = connecting.map_err(|error| failed_to_begin(&error))?;
         match tokio::time::timeout(patience, connecting).await {
-            Ok(Ok(connection)) => Ok(NextHop {
-                protocol: protocol(&connection),
-                connection,
-            }),
+            Ok(Ok(connection)) => Ok(connection),
             Ok(Err(error)) => Err(Box::new(move |to: &str| NextHopError::lost(to, &error))),
             Err(_) => Err(Box::new(NextHopError::silent)),
         }

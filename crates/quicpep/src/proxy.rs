@@ -4,17 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bentpipe_cc::PathMemory;
 use noq::{Connection, Endpoint, Incoming, ServerConfig};
 use rustls::server::ResolvesServerCert;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::close::Code;
+use crate::failure::NextHopError;
 use crate::hello::{ClientHello, Hellos};
 use crate::join::join;
 use crate::memory::Memory;
-use crate::next_hop::{NextHop, NextHopError, NextHops, Resolve};
+use crate::next_hop::{NextHop, NextHops, Resolve};
+use crate::pair::{self, Client};
+use crate::paths::{Lease, Paths};
 use crate::protocols::Protocols;
 use crate::routes::{Route, Routes};
 use crate::tls;
@@ -68,19 +70,18 @@ pub struct Proxy<R> {
     is: Configuration<R>,
     tls: rustls::ServerConfig,
     protocols: Protocols,
+    paths: Paths,
     open: AtomicUsize,
 }
 
 impl<R: Resolve> Proxy<R> {
     /// A proxy as `configuration` says.
-    pub fn new(mut configuration: Configuration<R>) -> Arc<Self> {
-        let tls = tls::server(configuration.certificates.clone());
-        let transport = configuration.clients.quic(PathMemory::default());
-        configuration.server.transport_config(Arc::new(transport));
+    pub fn new(configuration: Configuration<R>) -> Arc<Self> {
         Arc::new(Self {
+            tls: tls::server(configuration.certificates.clone()),
             is: configuration,
-            tls,
             protocols: Protocols::default(),
+            paths: Paths::default(),
             open: AtomicUsize::new(0),
         })
     }
@@ -92,6 +93,8 @@ impl<R: Resolve> Proxy<R> {
 
     /// Takes connections until the endpoint is closed.
     pub async fn run(self: Arc<Self>) {
+        let proxy = self.clone();
+        let keeping = tokio::spawn(async move { proxy.is.next.keep().await });
         while let Some(incoming) = self.is.listener.accept().await {
             let proxy = self.clone();
             tokio::spawn(async move {
@@ -100,6 +103,12 @@ impl<R: Resolve> Proxy<R> {
                 proxy.open.fetch_sub(1, Ordering::Relaxed);
             });
         }
+        keeping.abort();
+    }
+
+    /// Connections to other proxies that are ready for clients.
+    pub fn ready(&self) -> usize {
+        self.is.next.ready()
     }
 
     async fn serve(&self, incoming: Incoming) {
@@ -108,98 +117,176 @@ impl<R: Resolve> Proxy<R> {
         let Ok(hello) = tokio::time::timeout(HELLO_PATIENCE, hello).await else {
             return;
         };
-        let name = hello.server_name.as_deref();
         let room = self.is.memory.room();
         if self.open() > room {
             let reason = format!("this proxy has room for {room} connections");
-            return self
-                .refuse(incoming, &hello, NextHopError::new(Code::Full, reason))
-                .await;
+            let why = NextHopError::new(Code::Full, reason);
+            return self.refuse(incoming, &hello, &why).await;
         }
-        let Some(route) = self.is.routes.find(name) else {
-            let reason = format!(
-                "this proxy knows no way to {:?}",
-                name.unwrap_or("no server name")
-            );
-            return self
-                .refuse(incoming, &hello, NextHopError::new(Code::NoRoute, reason))
-                .await;
+        if hello
+            .protocols
+            .iter()
+            .any(|offered| offered == pair::PROTOCOL)
+        {
+            return self.serve_proxy(incoming).await;
+        }
+        let client = Client {
+            address: Some(from),
+            hello,
+        };
+        let route = match self.route(&client.hello) {
+            Ok(route) => route,
+            Err(why) => return self.refuse(incoming, &client.hello, &why).await,
         };
         match self.is.mode {
-            Mode::Default => self.answer_first(incoming, route, &hello).await,
-            Mode::H3Capable => self.connect_first(incoming, route, &hello).await,
+            Mode::Default => self.answer_first(incoming, route, client).await,
+            Mode::H3Capable => self.connect_first(incoming, route, client).await,
         }
     }
 
+    fn route(&self, hello: &ClientHello) -> Result<&Route, NextHopError> {
+        let name = hello.server_name.as_deref();
+        self.is.routes.find(name).ok_or_else(|| {
+            let name = name.unwrap_or("no server name");
+            let reason = format!("this proxy knows no way to {name:?}");
+            NextHopError::new(Code::NoRoute, reason)
+        })
+    }
+
     /// Answers the client while the next hop is being reached.
-    async fn answer_first(&self, incoming: Incoming, route: &Route, hello: &ClientHello) {
-        let protocol = self.protocols.expected(route, hello);
-        let protocols: Vec<_> = protocol.into_iter().collect();
-        let Some((client, ready)) = self.accept(incoming, protocols.clone()) else {
+    async fn answer_first(&self, incoming: Incoming, route: &Route, mut client: Client) {
+        let offered = client.hello.clone();
+        let protocol = self.protocols.expected(route, &offered);
+        client.hello.protocols = protocol.into_iter().collect();
+        let Some(accepted) = self.accept(incoming, client.hello.protocols.clone()) else {
             return;
         };
         let next = tokio::select! {
-            next = self.is.next.connect(route, hello, protocols) => next,
-            _ = client.closed() => return,
+            next = self.is.next.connect(route, &client) => next,
+            _ = accepted.connection.closed() => return,
         };
         match next {
-            Ok(next) => self.joined(route, hello, &client, next).await,
-            Err(why) => close(&client, ready, &why).await,
+            Ok(next) => {
+                self.join(&accepted, next, |chosen| {
+                    self.protocols.learn(route, &offered, chosen);
+                })
+                .await;
+            }
+            Err(why) => accepted.close(&why).await,
         }
     }
 
     /// Reaches the next hop and then answers the client.
-    async fn connect_first(&self, incoming: Incoming, route: &Route, hello: &ClientHello) {
-        let next = (self.is.next).connect(route, hello, hello.protocols.clone());
-        let next = match next.await {
-            Ok(next) => next,
-            Err(why) => return self.refuse(incoming, hello, why).await,
+    async fn connect_first(&self, incoming: Incoming, route: &Route, client: Client) {
+        let next = async {
+            let mut next = self.is.next.connect(route, &client).await?;
+            let protocol = next.chosen().await?;
+            Ok((next, protocol))
         };
-        let protocols = next.protocol.iter().cloned().collect();
+        let (next, protocol) = match next.await {
+            Ok(next) => next,
+            Err(why) => return self.refuse(incoming, &client.hello, &why).await,
+        };
+        let protocols: Vec<_> = protocol.into_iter().collect();
         match self.accept(incoming, protocols) {
-            Some((client, _)) => self.joined(route, hello, &client, next).await,
+            Some(accepted) => self.join(&accepted, next, |_| {}).await,
             None => next
                 .connection
                 .close(Code::Lost.into(), b"the client is gone"),
         }
     }
 
-    async fn joined(&self, route: &Route, hello: &ClientHello, client: &Connection, next: NextHop) {
-        if let Some(protocol) = next.protocol {
-            self.protocols.learn(route, hello, protocol);
+    /// Waits for a client of the proxy before this one, and takes it to its next hop.
+    async fn serve_proxy(&self, incoming: Incoming) {
+        let Some(mut accepted) = self.accept(incoming, vec![pair::PROTOCOL.to_vec()]) else {
+            return;
+        };
+        let asked = match pair::asked(&accepted.connection).await {
+            None => return,
+            Some(Ok(client)) => self.route(&client.hello).map(|route| (client, route)),
+            Some(Err(error)) => Err(NextHopError::new(Code::NoRoute, error.to_string())),
+        };
+        let next = match asked {
+            Ok((client, route)) => {
+                accepted.lease.begin();
+                async {
+                    let mut next = self.is.next.connect(route, &client).await?;
+                    let protocol = next.chosen().await?;
+                    Ok((next, protocol))
+                }
+                .await
+            }
+            Err(why) => Err(why),
+        };
+        match next {
+            Ok((next, protocol)) => {
+                // An error: the connection is lost, and will be joined only to be closed.
+                let _ = pair::answer(&accepted.connection, protocol.as_deref()).await;
+                self.join(&accepted, next, |_| {}).await;
+            }
+            Err(why) => accepted.close(&why).await,
         }
+    }
+
+    /// Carries everything between a client and its next hop, with their part of the memory;
+    /// `learn` is told what the server has chosen.
+    async fn join(&self, client: &Accepted, mut next: NextHop, learn: impl Fn(Vec<u8>)) {
         let (clients, nexts) = (&self.is.clients, self.is.next.side());
-        let _part = (self.is.memory).join((client, clients), (&next.connection, nexts));
-        join(client, &next.connection).await;
+        let (client, onwards) = (&client.connection, next.connection.clone());
+        let _part = (self.is.memory).join((client, clients), (&onwards, nexts));
+        let answered = async {
+            // An error: the connection is lost, and the client will hear of that.
+            if let Ok(Some(chosen)) = next.chosen().await {
+                learn(chosen);
+            }
+        };
+        join(client, &onwards, answered).await;
     }
 
     /// Takes a connection with one of `protocols`. What is sent from now on goes out with
     /// the answer to the client's first flight.
-    fn accept(
-        &self,
-        incoming: Incoming,
-        protocols: Vec<Vec<u8>>,
-    ) -> Option<(Connection, noq::ZeroRttAccepted)> {
+    fn accept(&self, incoming: Incoming, protocols: Vec<Vec<u8>>) -> Option<Accepted> {
+        let mut lease = self.paths.lease(incoming.remote_address().ip());
+        if !protocols.iter().any(|name| name == pair::PROTOCOL) {
+            lease.begin();
+        }
         let mut server = self.is.server.clone();
+        let transport = (self.is.clients).quic(lease.memory().clone(), lease.number());
+        server.transport_config(Arc::new(transport));
         server.crypto = tls::server_with(&self.tls, protocols);
         // An error: the client is gone, or its first flight was no handshake.
         let connecting = incoming.accept_with(Arc::new(server)).ok()?;
-        connecting.into_0rtt().ok()
+        let (connection, ready) = connecting.into_0rtt().ok()?;
+        Some(Accepted {
+            connection,
+            ready,
+            lease,
+        })
     }
 
     /// Takes a connection only to say why it is closed.
-    async fn refuse(&self, incoming: Incoming, hello: &ClientHello, why: NextHopError) {
-        if let Some((client, ready)) = self.accept(incoming, hello.protocols.clone()) {
-            close(&client, ready, &why).await;
+    async fn refuse(&self, incoming: Incoming, hello: &ClientHello, why: &NextHopError) {
+        if let Some(accepted) = self.accept(incoming, hello.protocols.clone()) {
+            accepted.close(why).await;
         }
     }
 }
 
-/// Closes a client's connection, once it can be told why.
-async fn close(client: &Connection, ready: noq::ZeroRttAccepted, why: &NextHopError) {
-    tracing::info!(client = client.stable_id(), "{why}");
-    // Before the handshake is done the code and the reason would be left out (RFC 9000,
-    // section 10.2.3).
-    let _ = tokio::time::timeout(FAREWELL_PATIENCE, ready).await;
-    client.close(why.code, why.reason.as_bytes());
+/// A connection that has been taken.
+struct Accepted {
+    connection: Connection,
+    /// Its handshake is done.
+    ready: noq::ZeroRttAccepted,
+    lease: Lease,
+}
+
+impl Accepted {
+    /// Closes it, once its client can be told why.
+    async fn close(self, why: &NextHopError) {
+        tracing::info!("client closed: {why}");
+        // Before the handshake is done the code and the reason would be left out (RFC 9000,
+        // section 10.2.3).
+        let _ = tokio::time::timeout(FAREWELL_PATIENCE, self.ready).await;
+        (self.connection).close(why.code, why.reason.as_bytes());
+    }
 }

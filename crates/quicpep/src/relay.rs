@@ -5,12 +5,17 @@
 //! receiver that does not read stops its own sender by the stream's window, and no other.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use noq::{ReadError, RecvStream, SendStream, WriteError};
 
 /// Chunks that are read at once; each is at most a packet's data.
 const BATCH: usize = 32;
+
+/// While data cannot be written, it is looked so often whether their sender has given up.
+const RESET_LOOK: Duration = Duration::from_millis(100);
 
 /// A stream that was cut because one of its connections was lost. To drop it before the
 /// other connection has been closed would tell the other side of an end that was not there.
@@ -97,7 +102,7 @@ fn cut(from: RecvStream, to: SendStream) -> Option<Cut> {
     })
 }
 
-/// Writes all of `data`. A sender that gives up meanwhile is heard at once.
+/// Writes all of `data`. A sender that gives up meanwhile is heard within [`RESET_LOOK`].
 async fn write(
     from: &mut RecvStream,
     to: &mut SendStream,
@@ -112,11 +117,17 @@ async fn write(
                 Err(WriteError::Stopped(code)) => return Err(Interrupted::Stopped(code)),
                 Err(_) => return Err(Interrupted::Lost),
             },
-            reset = from.received_reset(), if may_reset => match reset {
-                Ok(Some(code)) => return Err(Interrupted::Reset(code)),
-                // It has ended well; or its connection is lost, and what it sent still goes on.
-                Ok(None) | Err(_) => may_reset = false,
-            },
+            () = tokio::time::sleep(RESET_LOOK), if may_reset => {
+                // Takes nothing. The library's own wait for a reset would leave a waker
+                // behind for every stream that ends after it.
+                match from.read_chunk(0).now_or_never() {
+                    Some(Err(ReadError::Reset(code))) => return Err(Interrupted::Reset(code)),
+                    None | Some(Ok(Some(_))) => {}
+                    // It has ended well; or its connection is lost, and what it sent still
+                    // goes on.
+                    Some(Ok(None) | Err(_)) => may_reset = false,
+                }
+            }
         }
     }
     Ok(())

@@ -160,7 +160,7 @@ impl Side {
         if self.ack_packets == Some(0) {
             return wrong("ack_packets", "0".into(), "give at least 1 packet");
         }
-        self.settings().check()?;
+        self.settings(0).check()?;
         Ok(())
     }
 
@@ -181,9 +181,9 @@ impl Side {
         self.stream_window()
     }
 
-    /// As the QUIC library wants it. Connections to one peer share `memory`, what is known
-    /// of the path to it.
-    pub fn quic(&self, memory: PathMemory) -> TransportConfig {
+    /// As the QUIC library wants it, for a connection whose controller learns and knows
+    /// `memory`. `number` tells its random numbers from others'.
+    pub fn quic(&self, memory: PathMemory, number: u64) -> TransportConfig {
         let varint = |bytes: u64| VarInt::from_u64(bytes).unwrap_or(VarInt::MAX);
         let mut mtu = MtuDiscoveryConfig::default();
         mtu.upper_bound(FULL_PACKET);
@@ -191,7 +191,7 @@ impl Side {
         acks.packets = self.ack_packets.unwrap_or(acks.packets);
         acks.within = self.ack_delay.unwrap_or(acks.within);
         let streams = VarInt::from_u32(self.streams);
-        let mut quic = over_satellite(&self.settings(), acks, memory);
+        let mut quic = over_satellite(&self.settings(number), acks, memory);
         quic.max_concurrent_bidi_streams(streams)
             .max_concurrent_uni_streams(streams)
             .stream_receive_window(varint(self.stream_window()))
@@ -206,12 +206,13 @@ impl Side {
         quic
     }
 
-    fn settings(&self) -> Settings {
+    fn settings(&self, number: u64) -> Settings {
         Settings {
             initial_window: self.initial_window,
             initial_rtt: self.expected_rtt,
             contracted_rate: self.contracted_rate,
-            seed: self.seed,
+            // 2^64 divided by the golden ratio spreads neighbouring numbers.
+            seed: self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
             ..Settings::new(self.controller)
         }
     }

@@ -5,7 +5,7 @@
 //! records, byte for byte: everything random derives from the plan's seed.
 //!
 //! - [`plan`]: links, nodes, times
-//! - [`quic`]: QUIC connections alone, the library's sans-I/O core without an async runtime
+//! - [`quic`]: QUIC connections alone, on the library's sans-I/O core or on the async runtime
 //! - [`tunnel`]: terminals and a gateway, the code of the daemons on the async runtime's
 //!   paused clock
 //! - [`record`]: what a run recorded
@@ -31,6 +31,7 @@ pub fn run(plan: &Plan, base: Instant, record: &mut dyn FnMut(Record)) -> Result
     plan.check()?;
     match &plan.nodes {
         Nodes::Quic(flows) => quic::run(plan, flows, base, record),
+        Nodes::QuicOnRuntime(flows) => quic::run_on_runtime(plan, flows, record),
         Nodes::Tunnel(tunnel) => tunnel::run(plan, tunnel, record),
     }
     Ok(())

@@ -27,8 +27,11 @@ pub struct Plan {
 /// The nodes of a run.
 #[derive(Debug, Clone)]
 pub enum Nodes {
-    /// QUIC connections, each between a terminal and a gateway of its own.
+    /// QUIC connections, each between a terminal and a gateway of its own, without an async
+    /// runtime.
     Quic(Vec<FlowPlan>),
+    /// The same on the async runtime.
+    QuicOnRuntime(Vec<FlowPlan>),
     /// Terminals and a gateway as the daemons have them.
     Tunnel(TunnelPlan),
 }
@@ -96,6 +99,16 @@ pub enum PlanError {
         /// What is wrong.
         error: HostError,
     },
+    /// What the async runtime has once for all flows, or not at all.
+    #[error(
+        "flows[{flow}].{what}: on the async runtime all flows have the same granularity and ideal hosts"
+    )]
+    OnRuntime {
+        /// Which flow.
+        flow: usize,
+        /// Which field.
+        what: &'static str,
+    },
     /// A controller's parameter.
     #[error("flows[{flow}]: {error}")]
     Controller {
@@ -158,7 +171,10 @@ impl Plan {
             return Err(PlanError::Endless(self.until));
         }
         match &self.nodes {
-            Nodes::Quic(flows) => {
+            Nodes::Quic(flows) | Nodes::QuicOnRuntime(flows) => {
+                if let Nodes::QuicOnRuntime(_) = self.nodes {
+                    crate::quic::plan::check_on_runtime(flows)?;
+                }
                 self.check_samples(flows.len())?;
                 self.check_links(flows.iter().map(|flow| (&flow.path, &flow.moves)))?;
                 crate::quic::plan::check(flows, self.until)

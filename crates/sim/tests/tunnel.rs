@@ -69,7 +69,7 @@ fn plan(link: LinkPlan, terminals: Vec<Vec<FlowPlan>>) -> Plan {
 fn tunnel(plan: &mut Plan) -> &mut TunnelPlan {
     match &mut plan.nodes {
         Nodes::Tunnel(tunnel) => tunnel,
-        Nodes::Quic(_) => unreachable!("the plans here are of terminals and a gateway"),
+        _ => unreachable!("the plans here are of terminals and a gateway"),
     }
 }
 

@@ -53,7 +53,7 @@ fn records(plan: &Plan) -> Records {
 fn flow(plan: &mut Plan, number: usize) -> &mut FlowPlan {
     match &mut plan.nodes {
         Nodes::Quic(flows) => &mut flows[number],
-        Nodes::Tunnel(_) => unreachable!("the plans here are of QUIC connections"),
+        _ => unreachable!("the plans here are of lean QUIC connections"),
     }
 }
 

@@ -24,8 +24,8 @@ pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
 
 /// A UDP socket that is connected to one peer: the local side of a flow of datagrams.
 ///
-/// What others than the peer send does not arrive. Errors are those of the peer's machine
-/// or of the path to it, as ICMP tells them.
+/// What others than the peer send does not arrive. Errors are those that ICMP tells of the
+/// peer; what concerns one datagram alone, such as its length, is none.
 pub trait DatagramSocket: Send + Sync + 'static {
     /// Receives one datagram.
     fn poll_receive(
@@ -36,6 +36,9 @@ pub trait DatagramSocket: Send + Sync + 'static {
 
     /// Sends one datagram.
     fn poll_send(&self, context: &mut Context<'_>, datagram: &[u8]) -> Poll<io::Result<()>>;
+
+    /// Resolves when an error is known, also while nothing is sent or received.
+    fn failure(&self) -> impl Future<Output = io::Error> + Send;
 }
 
 /// Asks DNS.

@@ -184,6 +184,7 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
         paths,
     };
     let gateway = Gateway::new(endpoint.clone(), configuration);
+    gateway.limit_udp_flows(limits::for_udp(open_files));
     let mut tasks = JoinSet::new();
     let status: Ask = {
         let (gateway, registry) = (gateway.clone(), registry.clone());
@@ -228,7 +229,7 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
     daemon::stopping();
     if orderly {
         gateway.drain();
-        let drained = || gateway.tally().snapshot().open == 0;
+        let drained = || gateway.tally().is_drained();
         stop.drain(config.drain.as_duration(), drained).await;
     }
     tasks.shutdown().await;

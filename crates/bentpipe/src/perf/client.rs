@@ -6,21 +6,25 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use bentpipe_cc::PathMemory;
-use bentpipe_perf::client;
+use bentpipe_os::tcp_measured::TcpDialler;
 use bentpipe_perf::clock::Clock;
+use bentpipe_perf::datagrams::Datagrams;
+use bentpipe_perf::parameters::Parameters;
 use bentpipe_perf::protocol::PORT;
 use bentpipe_perf::quic::{QuicDialler, Target};
-use bentpipe_perf::report::Record;
+use bentpipe_perf::report::{ParametersReport, Record, Report};
 use bentpipe_perf::tls::Trust;
+use bentpipe_perf::transport::Dial;
 use bentpipe_perf::workload::{Amount, RequestAmount, Requests, Workload};
+use bentpipe_perf::{client, iperf3};
 use bentpipe_quic::fingerprint::Fingerprint;
-use bentpipe_units::{Bytes, Span};
+use bentpipe_units::{Bytes, Rate, Span};
 use clap::Args;
 use noq::TokioRuntime;
 
-use super::options::Transport;
+use super::options::{Over, Transport, reported};
 use super::output::{Output, is_stdout};
+use super::path::PathFile;
 use super::{endpoint, table};
 use crate::daemon;
 use crate::failure::Failure;
@@ -67,6 +71,26 @@ pub struct Command {
         requires = "requests"
     )]
     request_every: Span,
+    /// Datagrams (RFC 9221) at this rate, which `bentpipe perf server` answers: loss, jitter and
+    /// reordering each way
+    #[arg(long, value_name = "RATE")]
+    datagrams: Option<Rate>,
+    /// Bytes of a datagram
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value = "1000 B",
+        requires = "datagrams"
+    )]
+    datagram_size: Bytes,
+    /// For how long they are sent
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "10 s",
+        requires = "datagrams"
+    )]
+    datagram_time: Span,
     /// Streams of each transfer
     #[arg(long, default_value_t = 1)]
     streams: u32,
@@ -97,6 +121,9 @@ pub struct Command {
     /// Write the report as JSON (`bentpipe schema perf`); `-` is the standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write it as iperf3 would; `-` is the standard output
+    #[arg(long, value_name = "FILE")]
+    iperf3_json: Option<PathBuf>,
     /// Write a line of JSON for each interval and request (`bentpipe schema perf-records`)
     #[arg(long, value_name = "FILE")]
     records: Option<PathBuf>,
@@ -130,13 +157,21 @@ fn request_amount(text: &str) -> Result<RequestAmount, String> {
 
 impl Command {
     fn workload(&self) -> Result<Workload, Failure> {
+        if self.datagrams.is_some() && self.connections > 1 {
+            return Err(Failure::Configuration(
+                "--datagrams with --connections: the rate is of one connection; leave one of them out".into(),
+            ));
+        }
         if self.resume && self.connections > 1 {
             return Err(Failure::Configuration(
                 "--resume with --connections: one connection resumes from another; leave one of them out".into(),
             ));
         }
         let default = Workload::default();
-        let nothing = self.download.is_none() && self.upload.is_none() && self.requests.is_none();
+        let nothing = self.download.is_none()
+            && self.upload.is_none()
+            && self.requests.is_none()
+            && self.datagrams.is_none();
         let workload = Workload {
             connections: self.connections,
             streams: self.streams,
@@ -151,6 +186,11 @@ impl Command {
                 request: self.request_size,
                 response: self.response_size,
                 every: self.request_every,
+            }),
+            datagrams: self.datagrams.map(|rate| Datagrams {
+                rate,
+                size: self.datagram_size.as_u64(),
+                time: self.datagram_time,
             }),
             interval: self.interval,
             changes: self.changes,
@@ -171,79 +211,164 @@ impl Command {
 
 pub fn run(command: &Command) -> Result<(), Failure> {
     let workload = command.workload()?;
-    let parameters = command.transport.parameters()?;
-    let trust = command.trust()?;
-    let mut json = command.json.as_deref().map(Output::open).transpose()?;
-    let mut records = command.records.as_deref().map(Output::open).transpose()?;
-    // Whoever reads JSON from the standard output wants nothing else there.
-    let quiet = [&command.json, &command.records]
-        .into_iter()
-        .flatten()
-        .any(|path| is_stdout(path));
-    daemon::block_on(async {
-        let (address, name) = endpoint::resolve(&command.host, PORT).await?;
-        let local: SocketAddr = match address {
-            SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
-            SocketAddr::V6(_) => ([0_u16; 8], 0).into(),
-        };
-        let quic = endpoint::open(local, &parameters, None).map_err(anyhow::Error::from)?;
-        let dialler = QuicDialler::new(
-            quic.clone(),
-            Target {
-                address,
-                name: command.name.clone().unwrap_or(name),
-                trust,
-                resume: command.resume,
-                patience: command.timeout,
-            },
-            &parameters,
-            PathMemory::default(),
-            endpoint::key_log(),
-        );
-        if !quiet {
-            say(&format!(
-                "{} to {address}: {workload}",
-                parameters.settings.controller
-            ));
-            say(table::HEAD);
+    let outputs = Outputs::open(command)?;
+    match command.transport.over {
+        Over::Quic => {
+            let parameters = command.transport.quic()?;
+            let trust = command.trust()?;
+            let path = command.transport.path()?;
+            let ends = (&parameters, trust);
+            daemon::block_on(over_quic(command, &workload, ends, &path, outputs))
         }
-        let mut failed = None;
-        let mut record = |record: &Record| {
-            if let (Record::Interval(interval), false) = (record, quiet) {
-                say(&table::row(interval));
+        Over::Tcp => {
+            let trusts =
+                command.ca.is_some() || command.fingerprint.is_some() || command.name.is_some();
+            if trusts || command.resume || command.changes || command.datagrams.is_some() {
+                return Err(Failure::Configuration(
+                    "--ca, --fingerprint, --name, --resume, --datagrams and --changes have no meaning over TCP, which is unencrypted and has none of these; leave them out".into(),
+                ));
             }
-            if let Some(records) = &mut records {
-                let line = serde_json::to_string(record).expect("records are plain data");
-                failed = failed.take().or(records.line(&line).err());
-            }
-        };
-        let clock = Clock::new(Arc::new(TokioRuntime));
-        let own = (&parameters).into();
-        let report = client::run(&dialler, &clock, &workload, own, &mut record)
-            .await
-            .map_err(anyhow::Error::from);
-        // The server is told why, also when its certificate was refused.
-        daemon::patiently(quic.wait_idle()).await;
-        let report = report?;
-        if !quiet {
-            for line in table::summary(&report) {
-                say(&line);
-            }
+            let options = command.transport.tcp()?;
+            daemon::block_on(async {
+                let (address, _) = endpoint::resolve(&command.host, PORT).await?;
+                let own = reported(&options);
+                let dialler = TcpDialler {
+                    address,
+                    options,
+                    patience: command.timeout,
+                };
+                measure(&dialler, &workload, own, outputs).await?.finish()
+            })
         }
-        if let Some(json) = &mut json {
-            json.line(&report.to_json())?;
+    }
+}
+
+async fn over_quic(
+    command: &Command,
+    workload: &Workload,
+    (parameters, trust): (&Parameters, Trust),
+    path: &PathFile,
+    outputs: Outputs,
+) -> Result<(), Failure> {
+    let (address, name) = endpoint::resolve(&command.host, PORT).await?;
+    let local: SocketAddr = match address {
+        SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+        SocketAddr::V6(_) => ([0_u16; 8], 0).into(),
+    };
+    let quic = endpoint::open(local, parameters, None).map_err(anyhow::Error::from)?;
+    let dialler = QuicDialler::new(
+        quic.clone(),
+        Target {
+            address,
+            name: command.name.clone().unwrap_or(name),
+            trust,
+            resume: command.resume,
+            patience: command.timeout,
+        },
+        parameters,
+        path.memory(),
+        endpoint::key_log(),
+    );
+    let measured = measure(&dialler, workload, parameters.into(), outputs).await;
+    // The server is told why, also when its certificate was refused.
+    daemon::patiently(quic.wait_idle()).await;
+    path.write()?;
+    measured?.finish()
+}
+
+/// Where results go.
+struct Outputs {
+    json: Option<Output>,
+    records: Option<Output>,
+    iperf3: Option<Output>,
+    /// Whoever reads JSON from the standard output wants nothing else there.
+    quiet: bool,
+}
+
+impl Outputs {
+    fn open(command: &Command) -> Result<Self, Failure> {
+        Ok(Self {
+            json: command.json.as_deref().map(Output::open).transpose()?,
+            records: command.records.as_deref().map(Output::open).transpose()?,
+            iperf3: command
+                .iperf3_json
+                .as_deref()
+                .map(Output::open)
+                .transpose()?,
+            quiet: [&command.json, &command.records, &command.iperf3_json]
+                .into_iter()
+                .flatten()
+                .any(|path| is_stdout(path)),
+        })
+    }
+
+    /// A line for people; nobody may be reading any more.
+    fn say(&self, line: &str) {
+        if !self.quiet {
+            let _ = writeln!(std::io::stdout(), "{line}");
         }
-        if let Some(failed) = failed {
-            return Err(failed);
+    }
+}
+
+/// A measurement that is over.
+struct Measured {
+    report: Report,
+    outputs: Outputs,
+}
+
+/// Measures, with a table of it for people while it goes on.
+async fn measure<D: Dial>(
+    dialler: &D,
+    workload: &Workload,
+    own: ParametersReport,
+    mut outputs: Outputs,
+) -> Result<Measured, Failure> {
+    let controller = own
+        .controller
+        .clone()
+        .unwrap_or_else(|| "the kernel".into());
+    outputs.say(&format!(
+        "{} ({controller}) to {}: {workload}",
+        dialler.kind().name(),
+        dialler.peer()
+    ));
+    outputs.say(table::HEAD);
+    let mut failed = None;
+    let mut record = |record: &Record| {
+        if let Record::Interval(interval) = record {
+            outputs.say(&table::row(interval));
         }
-        match report.error {
+        if let Some(records) = &mut outputs.records {
+            let line = serde_json::to_string(record).expect("records are plain data");
+            failed = failed.take().or(records.line(&line).err());
+        }
+    };
+    let clock = Clock::new(Arc::new(TokioRuntime));
+    let report = client::run(dialler, &clock, workload, own, &mut record).await;
+    match failed {
+        Some(failed) => Err(failed),
+        None => Ok(Measured {
+            report: report.map_err(anyhow::Error::from)?,
+            outputs,
+        }),
+    }
+}
+
+impl Measured {
+    /// Tells the result.
+    fn finish(mut self) -> Result<(), Failure> {
+        for line in table::summary(&self.report) {
+            self.outputs.say(&line);
+        }
+        if let Some(json) = &mut self.outputs.json {
+            json.line(&self.report.to_json())?;
+        }
+        if let Some(iperf3) = &mut self.outputs.iperf3 {
+            iperf3.line(&iperf3::document(&self.report).to_string())?;
+        }
+        match self.report.error {
             Some(error) => Err(anyhow::anyhow!(error).into()),
             None => Ok(()),
         }
-    })
-}
-
-/// A line for people; nobody may be reading any more.
-fn say(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+    }
 }

@@ -1,9 +1,10 @@
 //! `bentpipe perf`: measure a transport from end to end.
 
+mod path;
 mod options;
 mod output;
 mod table;
-mod endpoint;
+pub mod endpoint;
 mod client;
 mod server;
 
@@ -11,7 +12,7 @@ use clap::Subcommand;
 
 use crate::failure::Failure;
 
-/// Measure a transport: QUIC, with any controller and any parameters at each end
+/// Measure a transport: QUIC with any controller and any parameters at each end, or TCP
 ///
 /// Speaks the `perf` protocol of draft-banks-quic-performance, so that the perf tools of other
 /// QUIC stacks can be the other end.

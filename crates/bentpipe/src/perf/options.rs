@@ -1,26 +1,43 @@
-//! The options of one end's QUIC, which client and server have alike.
+//! The options of one end's transport, which client and server have alike.
 
+use std::path::PathBuf;
+
+use bentpipe_os::tcp_measured::TcpOptions;
 use bentpipe_perf::parameters::{AckRequest, Parameters};
+use bentpipe_perf::report::ParametersReport;
 use bentpipe_quic::{Selection, Settings};
 use bentpipe_units::{Bytes, Rate, Span};
-use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
 
+use super::path::PathFile;
 use crate::failure::Failure;
+
+/// What carries the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Over {
+    /// QUIC version 1
+    Quic,
+    /// The kernel's TCP, unencrypted, a connection for each stream
+    Tcp,
+}
 
 /// How this end sends and what it asks of the other; the other end has its own.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "This end's transport")]
 pub struct Transport {
-    /// Congestion controller of what this end sends
-    #[arg(long, default_value = "cubic", value_parser = controller())]
-    controller: Selection,
-    /// Full packets that may leave before the first acknowledgement
-    #[arg(long, value_name = "PACKETS", default_value_t = 10)]
-    initial_window: u32,
-    /// Round-trip time until it is measured
-    #[arg(long, value_name = "TIME", default_value = "333 ms")]
-    initial_rtt: Span,
+    /// What carries the bytes, the same at both ends
+    #[arg(long, value_enum, default_value_t = Over::Quic)]
+    pub over: Over,
+    /// Congestion controller of what this end sends: satellite, newreno, cubic (the default),
+    /// cubic-search, hybla, bbr3, fixed, bbr3-library; over TCP one of the kernel's
+    #[arg(long, value_name = "NAME")]
+    controller: Option<String>,
+    /// Full packets that may leave before the first acknowledgement [default: 10]
+    #[arg(long, value_name = "PACKETS")]
+    initial_window: Option<u32>,
+    /// Round-trip time until it is measured [default: 333 ms]
+    #[arg(long, value_name = "TIME")]
+    initial_rtt: Option<Span>,
     /// What this end may send, for the controllers fixed and hybla
     #[arg(long, value_name = "RATE")]
     contracted_rate: Option<Rate>,
@@ -30,29 +47,31 @@ pub struct Transport {
     /// The longest that its acknowledgements may wait (ACK frequency extension)
     #[arg(long, value_name = "TIME")]
     ack_max_delay: Option<Span>,
-    /// Receive window of a connection and of each stream
-    #[arg(long, value_name = "BYTES", default_value = "32 MiB")]
-    window: Bytes,
-    /// Most bytes sent and unacknowledged, whatever the controller allows
-    #[arg(long, value_name = "BYTES", default_value = "32 MiB")]
-    send_window: Bytes,
-    /// UDP payload of a full packet; 28 bytes less than the path's MTU over IPv4, 48 over IPv6
-    #[arg(long, value_name = "BYTES", default_value_t = 1452)]
-    packet: u16,
+    /// Receive window of a connection and of each stream [default: 32 MiB]; over TCP the socket's
+    /// receive buffer, which the kernel tunes by itself if this is left out
+    #[arg(long, value_name = "BYTES")]
+    window: Option<Bytes>,
+    /// Most bytes sent and unacknowledged, whatever the controller allows [default: 32 MiB]; over
+    /// TCP the socket's send buffer
+    #[arg(long, value_name = "BYTES")]
+    send_window: Option<Bytes>,
+    /// UDP payload of a full packet, 28 bytes less than the path's MTU over IPv4, 48 over IPv6
+    /// [default: 1452]; over TCP the largest segment
+    #[arg(long, value_name = "BYTES")]
+    packet: Option<u16>,
     /// Begin with 1200 bytes and discover whether --packet comes through (RFC 8899)
     #[arg(long)]
     discover_mtu: bool,
     /// Send packets that are not ECN-capable
     #[arg(long)]
     no_ecn: bool,
+    /// Keep what this end learns of the path in FILE, and start from it (Careful Resume, RFC 9959);
+    /// what is older than an hour is not believed. For one peer
+    #[arg(long, value_name = "FILE")]
+    path: Option<PathBuf>,
     /// QUIC version; 1 is the only one that the QUIC library speaks
-    #[arg(long, value_name = "VERSION", default_value = "1", value_parser = ["1"])]
-    quic_version: String,
-}
-
-fn controller() -> impl TypedValueParser<Value = Selection> {
-    PossibleValuesParser::new(Selection::all().map(Selection::name))
-        .map(|name| name.parse().expect("a name from the list of names"))
+    #[arg(long, value_name = "VERSION", value_parser = ["1"])]
+    quic_version: Option<String>,
 }
 
 /// The delay that goes with a threshold alone, and the other way round: RFC 9000's.
@@ -60,26 +79,38 @@ const DEFAULT_ACKS: AckRequest = AckRequest {
     threshold: 1,
     max_delay: Span::from_millis(25),
 };
+/// UDP payload that fills a packet of 1500 bytes over IPv6.
+const PACKET: u16 = 1452;
 
 impl Transport {
-    /// The same as parameters that have been checked.
-    pub fn parameters(&self) -> Result<Parameters, Failure> {
+    /// Over QUIC, as parameters that have been checked.
+    pub fn quic(&self) -> Result<Parameters, Failure> {
         let asked = self.ack_threshold.is_some() || self.ack_max_delay.is_some();
-        let default = Parameters::default();
+        let Parameters {
+            settings,
+            window,
+            send_window,
+            ..
+        } = Parameters::default();
+        let controller = match &self.controller {
+            Some(name) => selection(name)?,
+            None => settings.controller,
+        };
         let parameters = Parameters {
             settings: Settings {
-                initial_window: self.initial_window,
-                initial_rtt: self.initial_rtt,
+                initial_window: self.initial_window.unwrap_or(settings.initial_window),
+                initial_rtt: self.initial_rtt.unwrap_or(settings.initial_rtt),
                 contracted_rate: self.contracted_rate,
-                ..default.settings.with_controller(self.controller)
+                resume: self.path.is_some(),
+                ..settings.with_controller(controller)
             },
             acks: asked.then(|| AckRequest {
                 threshold: self.ack_threshold.unwrap_or(DEFAULT_ACKS.threshold),
                 max_delay: self.ack_max_delay.unwrap_or(DEFAULT_ACKS.max_delay),
             }),
-            window: self.window,
-            send_window: self.send_window,
-            packet: self.packet,
+            window: self.window.unwrap_or(window),
+            send_window: self.send_window.unwrap_or(send_window),
+            packet: self.packet.unwrap_or(PACKET),
             discover_mtu: self.discover_mtu,
             ecn: !self.no_ecn,
         };
@@ -88,4 +119,73 @@ impl Transport {
             .map_err(|error| Failure::Configuration(error.to_string()))?;
         Ok(parameters)
     }
+
+    /// What is known of the path.
+    pub fn path(&self) -> Result<PathFile, Failure> {
+        PathFile::open(self.path.as_deref())
+    }
+
+    /// Over TCP.
+    pub fn tcp(&self) -> Result<TcpOptions, Failure> {
+        let without_effect = [
+            ("--initial-rtt", self.initial_rtt.is_some()),
+            ("--contracted-rate", self.contracted_rate.is_some()),
+            ("--ack-threshold", self.ack_threshold.is_some()),
+            ("--ack-max-delay", self.ack_max_delay.is_some()),
+            ("--discover-mtu", self.discover_mtu),
+            ("--path", self.path.is_some()),
+            ("--quic-version", self.quic_version.is_some()),
+        ];
+        if let Some((name, _)) = without_effect.iter().find(|(_, given)| *given) {
+            return Err(Failure::Configuration(format!(
+                "{name} has no effect over TCP; leave it out"
+            )));
+        }
+        if let Some(packets) = self.initial_window {
+            return Err(Failure::Configuration(format!(
+                "--initial-window over TCP: the kernel takes it from the route; set it with `ip route change ROUTE initcwnd {packets}`, where ROUTE is what `ip route get PEER` shows"
+            )));
+        }
+        if self.no_ecn {
+            return Err(Failure::Configuration(
+                "--no-ecn over TCP: the kernel decides; set it with `sysctl net.ipv4.tcp_ecn=0`"
+                    .into(),
+            ));
+        }
+        let buffer = |bytes: Option<Bytes>, name: &str| match bytes.map(Bytes::as_u64) {
+            None => Ok(None),
+            Some(bytes) if (4 << 10..=1 << 30).contains(&bytes) => Ok(usize::try_from(bytes).ok()),
+            Some(bytes) => Err(Failure::Configuration(format!(
+                "{name} = {}: give 4 KiB to 1 GiB",
+                Bytes::new(bytes)
+            ))),
+        };
+        Ok(TcpOptions {
+            controller: self.controller.clone(),
+            segment: self.packet.map(u32::from),
+            receive_buffer: buffer(self.window, "--window")?,
+            send_buffer: buffer(self.send_window, "--send-window")?,
+        })
+    }
+}
+
+/// What a report says of TCP's options.
+pub fn reported(options: &TcpOptions) -> ParametersReport {
+    let bytes = |size: Option<usize>| size.and_then(|size| u64::try_from(size).ok());
+    ParametersReport {
+        controller: options.controller.clone(),
+        packet_bytes: options.segment.and_then(|size| u16::try_from(size).ok()),
+        window_bytes: bytes(options.receive_buffer),
+        send_window_bytes: bytes(options.send_buffer),
+        ..ParametersReport::default()
+    }
+}
+
+/// The controller of that name, or the nearest ones.
+fn selection(name: &str) -> Result<Selection, Failure> {
+    name.parse().map_err(|error| {
+        let mut names: Vec<_> = Selection::all().map(Selection::name).collect();
+        names.sort_by_key(|known| strsim::damerau_levenshtein(known, name));
+        Failure::Configuration(format!("--{error}; the nearest is {}", names[0]))
+    })
 }

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bentpipe_cc::PathMemory;
+use bentpipe_os::tcp_measured;
 use bentpipe_perf::clock::Clock;
-use bentpipe_perf::protocol::ALPN;
-use bentpipe_perf::report::Report;
+use bentpipe_perf::protocol::{ALPN, NO_ERROR};
+use bentpipe_perf::report::{ParametersReport, Report};
 use bentpipe_perf::server::Service;
 use bentpipe_perf::tls::{self, Credentials};
 use bentpipe_units::Span;
@@ -16,8 +16,9 @@ use noq::TokioRuntime;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use super::options::Transport;
+use super::options::{Over, Transport, reported};
 use super::output::Output;
+use super::path::PathFile;
 use super::{endpoint, table};
 use crate::daemon::{self, StopSignals};
 use crate::failure::{self, Failure};
@@ -27,7 +28,7 @@ use crate::failure::{self, Failure};
 /// Whoever reaches the port can make this machine send: let only those through who may.
 #[derive(Debug, Args)]
 pub struct Command {
-    /// Address and UDP port
+    /// Address and port
     #[arg(long, value_name = "ADDRESS", default_value = "[::]:4433")]
     listen: SocketAddr,
     /// The server's certificate and those that lead to its authority (PEM); without, one is made
@@ -89,41 +90,76 @@ pub fn run(command: &Command) -> Result<(), Failure> {
             "give an --interval of at least 1 ms and at least one of --max-connections".into(),
         ));
     }
-    let parameters = command.transport.parameters()?;
+    let json = command.json.as_deref().map(Output::open).transpose()?;
+    let path = command.transport.path()?;
+    let service = |parameters| Service {
+        clock: Clock::new(Arc::new(TokioRuntime)),
+        parameters,
+        interval: command.interval,
+        connections: command.max_connections,
+        tell: tell(json, path.clone()),
+    };
+    match command.transport.over {
+        Over::Quic => over_quic(command, &path, service),
+        Over::Tcp => {
+            if command.key.is_some() || command.certificate_out.is_some() {
+                return Err(Failure::Configuration(
+                    "TCP is unencrypted: leave --certificate, --key and --certificate-out out"
+                        .into(),
+                ));
+            }
+            let options = command.transport.tcp()?;
+            daemon::block_on(async {
+                let mut stop = StopSignals::new();
+                let listener = options.listen(command.listen).map_err(|error| {
+                    daemon::cannot_listen("--listen", "TCP", command.listen, &error)
+                })?;
+                let local = listener.local_addr().map_err(anyhow::Error::from)?;
+                daemon::ready(format_args!("perf server on {local}, TCP, unencrypted"));
+                let service = service(reported(&options));
+                tokio::spawn(tcp_measured::serve(service, listener, options));
+                stop.stop().await;
+                Ok(())
+            })
+        }
+    }
+}
+
+fn over_quic(
+    command: &Command,
+    path: &PathFile,
+    service: impl FnOnce(ParametersReport) -> Service,
+) -> Result<(), Failure> {
+    let parameters = command.transport.quic()?;
     let credentials = command.credentials()?;
     let fingerprint = credentials
         .fingerprint()
         .map_err(|error| Failure::Configuration(error.to_string()))?;
     let tls = tls::server(credentials, &[ALPN], endpoint::key_log())
         .map_err(|error| Failure::Configuration(error.to_string()))?;
-    let json = command.json.as_deref().map(Output::open).transpose()?;
     daemon::block_on(async {
         let mut stop = StopSignals::new();
         let mut config = noq::ServerConfig::with_crypto(Arc::new(tls));
-        config.transport_config(Arc::new(parameters.transport(PathMemory::default())));
+        config.transport_config(Arc::new(parameters.transport(path.memory())));
         let quic = endpoint::open(command.listen, &parameters, Some(config))
             .map_err(|error| daemon::cannot_listen("--listen", "UDP", command.listen, &error))?;
-        let service = Service {
-            clock: Clock::new(Arc::new(TokioRuntime)),
-            parameters: (&parameters).into(),
-            interval: command.interval,
-            connections: command.max_connections,
-            tell: tell(json),
-        };
         let local = quic.local_addr().map_err(anyhow::Error::from)?;
         daemon::ready(format_args!("perf server on {local}, key {fingerprint}"));
-        tokio::spawn(service.quic(quic.clone()));
+        tokio::spawn(service((&parameters).into()).quic(quic.clone()));
         stop.stop().await;
-        quic.close(bentpipe_perf::protocol::NO_ERROR, b"the server is stopped");
+        quic.close(NO_ERROR, b"the server is stopped");
         daemon::patiently(quic.wait_idle()).await;
         Ok(())
     })
 }
 
 /// Prints each report for people, or as JSON where that is wanted.
-fn tell(json: Option<Output>) -> Arc<dyn Fn(Report) + Send + Sync> {
+fn tell(json: Option<Output>, path: PathFile) -> Arc<dyn Fn(Report) + Send + Sync> {
     let json = Mutex::new(json);
     Arc::new(move |report| {
+        if let Err(error) = path.write() {
+            tracing::error!("{error}");
+        }
         let mut json = json.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *json {
             Some(json) => {

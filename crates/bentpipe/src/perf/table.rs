@@ -98,6 +98,23 @@ pub fn summary(report: &Report) -> Vec<String> {
             ms(latency.most_ns),
         ));
     }
+    if let Some(datagrams) = &report.datagrams {
+        let lost = |of: u64, came: u64| 100.0 * of.saturating_sub(came) as f64 / of.max(1) as f64;
+        lines.push(match datagrams.arrived {
+            None => format!("{} datagrams sent, none answered", datagrams.sent),
+            Some(arrived) => format!(
+                "{} datagrams: there {:.2} % lost, {} overtaken, jitter {}; back {:.2} % lost, {} overtaken, jitter {}; median round trip {}",
+                datagrams.sent,
+                lost(datagrams.sent, arrived),
+                datagrams.reordered_there,
+                ms(datagrams.jitter_there_ns),
+                lost(arrived, datagrams.answered),
+                datagrams.reordered_back,
+                ms(datagrams.jitter_back_ns),
+                datagrams.round_trips.as_ref().map_or_else(dash, |times| ms(times.p50_ns)),
+            ),
+        });
+    }
     lines.push(format!(
         "{} received ({:.3} Mbit/s from first packet to last byte), {} sent, in {:.3} s",
         bytes(report.received_bytes),

@@ -36,6 +36,9 @@ pub struct QuicPep {
     /// Where clients are taken by the server name that they ask for: address, kind, name.
     #[schemars(with = "BTreeMap<String, BTreeMap<String, String>>")]
     pub names: BTreeMap<String, Route>,
+    /// Connections that are kept open to each next hop of kind "pep", so that a client's data
+    /// wait for no handshake there.
+    pub ready: usize,
     /// A file with the authorities, in PEM, by which next hops are verified; without it, the
     /// system's.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,6 +67,7 @@ impl Default for QuicPep {
             memory: Bytes::new(1 << 30),
             next: None,
             names: BTreeMap::new(),
+            ready: 4,
             ca: None,
             certificate: None,
             key: None,
@@ -97,6 +101,9 @@ impl QuicPep {
                 );
             }
             _ => {}
+        }
+        if self.ready > 64 {
+            return Err(format!("ready = {}: give 0 to 64", self.ready));
         }
         if self.memory.as_u64() < 1 << 20 {
             return Err(format!(

@@ -21,13 +21,14 @@ use bentpipe_tunnel::sockets::Resolve as _;
 use clap::{Args, Subcommand};
 use noq::{Endpoint, EndpointConfig, TokioRuntime};
 use rustls::RootCertStore;
+use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use config::QuicPep;
 pub use config::schema;
 
 use crate::failure::{self, Failure};
+use crate::perf::endpoint::certificates as certificates_in;
 use crate::{daemon, log};
 
 const FIRST_CONFIG: &str = r#"# bentpipe quic-pep; all options: docs/configuration.md
@@ -188,6 +189,7 @@ async fn serve(
             next_side,
             Names(Machine::new(config.memory)),
             &routes,
+            config.ready,
         ),
         routes,
         memory: Memory::new(config.memory.as_u64()),
@@ -225,7 +227,7 @@ fn certificates(path: &Path, config: &QuicPep) -> Result<Certificates, Failure> 
     if let (Some(chain), Some(key)) = (&config.certificate, &config.key) {
         let private = PrivateKeyDer::from_pem_file(key)
             .map_err(|error| Failure::file(key, format!("not a private key in PEM: {error}")))?;
-        return Certificates::own(read_certificates(chain)?, private)
+        return Certificates::own(certificates_in(chain)?, private)
             .map_err(|error| Failure::file(chain, error));
     }
     let [key, _] = authority_files(path);
@@ -256,22 +258,12 @@ fn roots(config: &QuicPep) -> Result<RootCertStore, Failure> {
         }
         return Ok(roots);
     };
-    for certificate in read_certificates(file)? {
+    for certificate in certificates_in(file)? {
         roots
             .add(certificate)
             .map_err(|error| Failure::file(file, format!("ca: {error}")))?;
     }
     Ok(roots)
-}
-
-fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
-    let wrong = |error| Failure::file(file, format!("not certificates in PEM: {error}"));
-    let read = CertificateDer::pem_file_iter(file).map_err(wrong)?;
-    let certificates = read.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
-    if certificates.is_empty() {
-        return Err(Failure::file(file, "there is no certificate in it"));
-    }
-    Ok(certificates)
 }
 
 /// The year of now, give or take a day.

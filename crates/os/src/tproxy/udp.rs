@@ -19,6 +19,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
 use super::TransparentError;
+use crate::icmp;
 use crate::udp::UdpFlow;
 
 /// What the kernel holds of first datagrams that have not been read, bytes.
@@ -132,9 +133,13 @@ fn begin(
     let (flows, terminal) = (flows.clone(), terminal.clone());
     tokio::spawn(async move {
         let target = Target::from(destination);
-        let client = client.ip().to_canonical();
-        terminal.carry_udp_for(client, &socket, target).await;
+        let told = terminal.carry_udp_for(client.ip(), &socket, target).await;
         flows.lock().remove(&key);
+        if let Some(what) = told
+            && let Err(error) = icmp::tell(client, destination, what)
+        {
+            tracing::debug!(%client, %destination, "not told by ICMP: {error}");
+        }
     });
 }
 

@@ -31,7 +31,11 @@ pub struct Ends {
     pub client: Parameters,
     pub server: Parameters,
     pub resume: bool,
+    /// What the client knows of the path.
+    pub memory: PathMemory,
     pub dead: bool,
+    /// The server sends so many bytes more than it is asked for, and never more than a thousand.
+    pub lie: i64,
     pub wrong_key: bool,
     pub protocol: &'static [u8],
 }
@@ -42,7 +46,9 @@ impl Default for Ends {
             client: Parameters::default(),
             server: Parameters::default(),
             resume: false,
+            memory: PathMemory::default(),
             dead: false,
+            lie: 0,
             wrong_key: false,
             protocol: ALPN,
         }
@@ -132,8 +138,10 @@ fn run(
             connections: 100,
             tell: Arc::new(move |report| told.lock().expect("no panic").push(report)),
         };
-        if !ends.dead {
-            tokio::spawn(service.quic(server.clone()));
+        match (ends.dead, ends.lie) {
+            (true, _) => {}
+            (_, 0) => drop(tokio::spawn(service.quic(server.clone()))),
+            (_, lie) => drop(tokio::spawn(lying(server.clone(), lie))),
         }
         let socket = network.terminal(from, &[0]);
         let endpoint =
@@ -148,7 +156,7 @@ fn run(
                 patience: Span::from_millis(5_000),
             },
             &ends.client,
-            PathMemory::default(),
+            ends.memory.clone(),
             None,
         );
         let parameters = (&ends.client).into();
@@ -158,4 +166,25 @@ fn run(
         let reports = std::mem::take(&mut *reports.lock().expect("no panic"));
         (client, reports)
     })
+}
+
+/// A server that answers with `lie` bytes more than a thousand; less, where it is asked for less.
+async fn lying(endpoint: noq::Endpoint, lie: i64) {
+    let incoming = endpoint.accept().await.expect("a client");
+    let connection = incoming.await.expect("a handshake");
+    while let Ok((mut send, mut receive)) = connection.accept_bi().await {
+        let asked = receive.read_to_end(1_000).await.expect("a request");
+        let asked = u64::from_be_bytes(asked[..8].try_into().expect("a header"));
+        let honest = i64::try_from(asked.min(1_000)).expect("at most a thousand");
+        let bytes = match asked {
+            // As good as endless, and yet it ends.
+            u64::MAX => 999,
+            _ => honest + lie,
+        };
+        let bytes = usize::try_from(bytes).expect("not less than nothing");
+        send.write_all(&vec![0; bytes])
+            .await
+            .expect("a client that listens");
+        send.finish().expect("it is open");
+    }
 }

@@ -117,11 +117,16 @@ pub fn address(number: usize) -> SocketAddr {
 impl Row {
     /// A row over `links`, from the client on.
     pub fn new(clock: &Clock, links: &[Scenario]) -> Self {
+        Self::seeded(clock, links, 7)
+    }
+
+    /// The same with the random numbers of `seed` on the links.
+    pub fn seeded(clock: &Clock, links: &[Scenario], seed: u64) -> Self {
         let plans: Vec<_> = links.iter().map(LinkPlan::of).collect();
         let segments = NonZeroUsize::new(10).unwrap();
         Self {
             clock: clock.clone(),
-            network: Network::new(clock, &plans, 7, segments),
+            network: Network::new(clock, &plans, seed, segments),
             identity: Identity::new(NAME),
             hops: links.len(),
             next_number: 0,
@@ -167,6 +172,13 @@ impl Row {
         self.endpoint(Box::new(socket), None)
     }
 
+    /// A client behind several links, from the server on, without a proxy between them.
+    pub fn client_behind(&mut self, links: &[usize]) -> noq::Endpoint {
+        let address = format!("10.99.0.{}:50000", self.next_number + 1);
+        let socket = self.network.terminal(address.parse().unwrap(), links);
+        self.endpoint(Box::new(socket), None)
+    }
+
     /// How a client with `protocols` connects.
     pub fn client_config(&self, protocols: &[&str], side: &Side) -> noq::ClientConfig {
         let protocols = protocols.iter().map(|name| name.as_bytes().to_vec());
@@ -199,7 +211,7 @@ impl Row {
             server,
             certificates,
             clients: setup.clients,
-            next: NextHops::new(onwards, tls::client(roots), setup.next, Names, &routes),
+            next: NextHops::new(onwards, tls::client(roots), setup.next, Names, &routes, 4),
             routes,
             memory: Memory::new(setup.memory),
         });
@@ -210,7 +222,7 @@ impl Row {
 
 /// A side as an end without a proxy has it: its windows are all its own.
 pub fn plain(side: &Side) -> noq::TransportConfig {
-    let mut transport = side.quic(bentpipe_cc::PathMemory::default());
+    let mut transport = side.quic(bentpipe_cc::PathMemory::default(), 0);
     let window = noq::VarInt::from_u64(side.receive_window()).unwrap();
     transport
         .receive_window(window)

@@ -82,6 +82,23 @@ impl Transfer {
     }
 }
 
+/// Checks what the async runtime cannot do: machines of their own, and timers of different ticks.
+pub(crate) fn check_on_runtime(flows: &[FlowPlan]) -> Result<(), PlanError> {
+    let granularity = flows.first().map(|flow| flow.granularity);
+    for (flow, plan) in flows.iter().enumerate() {
+        if plan.host != HostSpec::IDEAL {
+            return Err(PlanError::OnRuntime { flow, what: "host" });
+        }
+        if Some(plan.granularity) != granularity {
+            return Err(PlanError::OnRuntime {
+                flow,
+                what: "granularity",
+            });
+        }
+    }
+    Ok(())
+}
+
 /// Checks what cannot be seen in one field alone.
 pub(crate) fn check(flows: &[FlowPlan], until: Span) -> Result<(), PlanError> {
     for (flow, plan) in flows.iter().enumerate() {

@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,6 +13,7 @@ use bentpipe_vnet::host::Host;
 use bentpipe_vnet::timer::{self, Turn, Turns};
 use noq_proto::{ClientConfig, NoneTokenLog, PathId, ServerConfig, ValidationTokenConfig, VarInt};
 
+use super::addresses::{gateway_address, terminal_address};
 use super::node::{Node, Program};
 use super::plan::{FlowPlan, Transfer};
 use crate::identity;
@@ -480,19 +480,4 @@ fn latest(transfers: &mut [TransferRecord], flow: usize) -> &mut TransferRecord 
     (transfers.iter_mut().rev())
         .find(|record| record.flow == flow)
         .expect("what was requested has a record")
-}
-
-fn gateway_address(flow: usize) -> SocketAddr {
-    address(198, flow, 0)
-}
-
-fn terminal_address(flow: usize, moves: usize) -> SocketAddr {
-    address(10, flow, moves)
-}
-
-/// Addresses only need to differ.
-fn address(network: u8, flow: usize, host: usize) -> SocketAddr {
-    let [_, _, high, low] = u32::try_from(flow).unwrap_or(0).to_be_bytes();
-    let host = u8::try_from(host + 1).unwrap_or(u8::MAX);
-    SocketAddr::from((Ipv4Addr::new(network, high, low, host), 4433))
 }

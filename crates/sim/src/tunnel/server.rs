@@ -50,6 +50,10 @@ impl DatagramSocket for NoDatagrams {
     fn poll_send(&self, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<()>> {
         match *self {}
     }
+
+    fn failure(&self) -> impl Future<Output = io::Error> + Send {
+        std::future::pending()
+    }
 }
 
 impl Dial for Servers {

@@ -4,7 +4,7 @@ use std::io;
 
 use h3::error::StreamError;
 
-use crate::wire::proxy_status::Refusal;
+use crate::wire::proxy_status::{ErrorKind, Refusal};
 
 /// Bytes that a flow has carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -60,6 +60,21 @@ impl FlowError {
             Self::Stalled => "stalled",
             Self::Unanswered => "unanswered",
             Self::NoSession => "no_session",
+        }
+    }
+
+    /// What an application is told of it, in the terms of Proxy-Status.
+    pub fn refusal(&self) -> Refusal {
+        let kind = match self {
+            Self::Refused(refusal) => return refusal.clone(),
+            Self::Unanswered | Self::NoSession => ErrorKind::ConnectionTimeout,
+            Self::Stalled | Self::Evicted => ErrorKind::ConnectionLimitReached,
+            Self::Malformed => ErrorKind::ProxyInternalError,
+            Self::Local(_) | Self::Stream(_) | Self::Stopped => ErrorKind::ConnectionTerminated,
+        };
+        Refusal {
+            kind,
+            detail: self.to_string(),
         }
     }
 }

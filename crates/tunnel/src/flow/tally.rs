@@ -13,6 +13,7 @@ pub struct Tally(Arc<Counts>);
 #[derive(Debug, Default)]
 struct Counts {
     open: AtomicU64,
+    open_udp: AtomicU64,
     up: AtomicU64,
     down: AtomicU64,
     ended: AtomicU64,
@@ -21,13 +22,18 @@ struct Counts {
 
 /// A flow that is open until this is dropped.
 #[derive(Debug)]
-pub struct OpenFlow(Tally);
+pub struct OpenFlow {
+    tally: Tally,
+    is_udp: bool,
+}
 
 /// The tally at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct TallySnapshot {
     /// Flows that are open.
     pub open: u64,
+    /// Those of them that are of UDP, which end only when they have been idle.
+    pub open_udp: u64,
     /// Flows that have ended well.
     pub ended: u64,
     /// Flows that were refused or reset, by cause.
@@ -42,7 +48,20 @@ impl Tally {
     /// Counts a flow as open.
     pub fn open(&self) -> OpenFlow {
         self.0.open.fetch_add(1, Ordering::Relaxed);
-        OpenFlow(self.clone())
+        OpenFlow {
+            tally: self.clone(),
+            is_udp: false,
+        }
+    }
+
+    /// Counts a flow of UDP as open.
+    pub fn open_udp(&self) -> OpenFlow {
+        self.0.open_udp.fetch_add(1, Ordering::Relaxed);
+        self.0.open.fetch_add(1, Ordering::Relaxed);
+        OpenFlow {
+            tally: self.clone(),
+            is_udp: true,
+        }
     }
 
     /// Counts a flow that is over.
@@ -63,12 +82,19 @@ impl Tally {
         *failed.entry(cause).or_default() += 1;
     }
 
+    /// Whether no flow is open that ends by itself: all but those of UDP.
+    pub fn is_drained(&self) -> bool {
+        let now = self.snapshot();
+        now.open <= now.open_udp
+    }
+
     /// The counts now.
     pub fn snapshot(&self) -> TallySnapshot {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let failed = self.0.failed.lock().unwrap_or_else(PoisonError::into_inner);
         TallySnapshot {
             open: read(&self.0.open),
+            open_udp: read(&self.0.open_udp),
             ended: read(&self.0.ended),
             failed: failed.clone(),
             up_bytes: read(&self.0.up),
@@ -79,6 +105,10 @@ impl Tally {
 
 impl Drop for OpenFlow {
     fn drop(&mut self) {
-        self.0.0.open.fetch_sub(1, Ordering::Relaxed);
+        let counts = &self.tally.0;
+        counts.open.fetch_sub(1, Ordering::Relaxed);
+        if self.is_udp {
+            counts.open_udp.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }

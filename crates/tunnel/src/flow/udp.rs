@@ -9,7 +9,6 @@
 //!   stream, or when the local socket fails.
 
 use std::cell::RefCell;
-use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -130,6 +129,7 @@ pub async fn carry<U: Up, D: Down>(
         result = on_the_stream => result,
         result = beside_the_stream => result,
         result = upward => result,
+        error = socket.failure() => Err(FlowError::Local(error)),
         () = stopped => Ok(()),
         () = idled(idle, activity) => Ok(()),
     }
@@ -193,22 +193,7 @@ async fn deliver(
     };
     activity.count(&activity.down, payload.len());
     let sent = std::future::poll_fn(|context| socket.poll_send(context, &payload)).await;
-    match sent {
-        // Longer than the local network takes, or its queue is full: as any router drops it.
-        Err(error) if is_of_one_datagram(&error) => {
-            tracing::debug!("datagram of {} bytes dropped: {error}", payload.len());
-            Ok(())
-        }
-        sent => sent.map_err(FlowError::Local),
-    }
-}
-
-/// Whether an error says nothing of the datagrams that follow.
-fn is_of_one_datagram(error: &io::Error) -> bool {
-    const EMSGSIZE: i32 = 90;
-    const ENOBUFS: i32 = 105;
-    const EPERM: i32 = 1;
-    matches!(error.raw_os_error(), Some(EMSGSIZE | ENOBUFS | EPERM))
+    sent.map_err(FlowError::Local)
 }
 
 impl From<MalformedCapsule> for FlowError {

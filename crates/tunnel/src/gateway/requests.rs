@@ -1,6 +1,7 @@
 //! The requests of one session: read, checked against the peer's role, answered.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bentpipe_quic::h3::{Connection, Flows};
@@ -18,7 +19,6 @@ use crate::flow::{Carried, FlowError};
 use crate::identity::{Fingerprint, PeerRole, Registry};
 use crate::session::{BidiStream, path_summary};
 use crate::sockets::Dial;
-use crate::transport::MAX_UDP_FLOWS;
 use crate::wire::dns::MAX_UNDER_WAY;
 use crate::wire::proxy_status::{self, ErrorKind, Refusal};
 use crate::wire::request::Request;
@@ -47,6 +47,8 @@ pub struct Requests<D> {
     pub flow_window: u64,
     /// The counts of all sessions' flows.
     pub tally: Tally,
+    /// Flows of UDP datagrams that a session may have open.
+    pub udp_flows: AtomicUsize,
     /// Turns true when sessions are to take no more requests.
     pub draining: watch::Receiver<bool>,
 }
@@ -82,7 +84,7 @@ impl<D: Dial> Requests<D> {
             flows: wire.flows(),
             stalled: StalledFlows::default(),
             resolving: Semaphore::new(MAX_RESOLVING),
-            udp: Semaphore::new(MAX_UDP_FLOWS),
+            udp: Semaphore::new(self.udp_flows.load(Ordering::Relaxed)),
             asking: Semaphore::new(MAX_UNDER_WAY),
         });
         let mut requests = match h3::server::builder()
@@ -119,7 +121,6 @@ impl<D: Dial> Requests<D> {
             match accepted {
                 Ok(Some(resolver)) => {
                     let (service, peer) = (self.clone(), peer.clone());
-                    // Each part in a box of its own size: a flow that is idle holds no more.
                     tokio::spawn(async move {
                         let resolved =
                             tokio::time::timeout(HEADER_TIMEOUT, resolver.resolve_request());
@@ -129,8 +130,7 @@ impl<D: Dial> Requests<D> {
                                 let host = connect::host(&request);
                                 peer.flows.scheduler.set_host(id, host.into());
                                 let asked = Request::read(&request);
-                                drop(request);
-                                service.answer(asked, stream, &peer, host).await;
+                                service.begin(asked, stream, peer, host);
                             }
                             Ok(Err(error)) => {
                                 tracing::debug!(%key, "request not understood: {error}")
@@ -148,13 +148,26 @@ impl<D: Dial> Requests<D> {
         }
     }
 
-    async fn answer(
-        &self,
+    /// Begins to answer a request, in a task that holds nothing of how it was read: what an
+    /// idle flow costs is the size of its task.
+    fn begin(
+        self: Arc<Self>,
         request: Result<Request, Refusal>,
         stream: RequestStream,
-        peer: &Peer,
+        peer: Arc<Peer>,
         host: u32,
     ) {
+        match request {
+            Ok(Request::ConnectUdp(target)) if peer.role == PeerRole::Terminal => {
+                tokio::spawn(self.carry_udp(target, stream, peer, host));
+            }
+            request => {
+                tokio::spawn(async move { self.answer(request, stream, &peer).await });
+            }
+        }
+    }
+
+    async fn answer(&self, request: Result<Request, Refusal>, stream: RequestStream, peer: &Peer) {
         let prohibited = |detail: &str| Refusal {
             kind: ErrorKind::DestinationIpProhibited,
             detail: detail.into(),
@@ -182,9 +195,6 @@ impl<D: Dial> Requests<D> {
                         Box::pin(refuse(stream, &refusal)).await;
                     }
                 }
-            }
-            (Ok(Request::ConnectUdp(target)), PeerRole::Terminal) => {
-                Box::pin(self.carry_udp(&target, stream, peer, host)).await;
             }
             (Ok(Request::Dns(question)), PeerRole::Terminal) => {
                 let mut stream = stream;

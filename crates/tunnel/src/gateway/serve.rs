@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bentpipe_cc::PathMemory;
@@ -21,7 +22,7 @@ use crate::identity::{Fingerprint, Identity, PeerRole, Registry, tls};
 use crate::paths::{PathLease, Paths};
 use crate::session::{close, describe, path_summary};
 use crate::sockets::Dial;
-use crate::transport::{MAX_FLOWS, Transport};
+use crate::transport::{MAX_FLOWS, MAX_UDP_FLOWS, Transport};
 
 /// A one-time key has this long to enrol its terminal.
 const ENROLMENT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -95,6 +96,7 @@ impl<D: Dial> Gateway<D> {
             pool: transport.pool(),
             flow_window: transport.flow_window(),
             tally: Tally::default(),
+            udp_flows: AtomicUsize::new(MAX_UDP_FLOWS),
             draining,
         });
         Arc::new(Self {
@@ -194,6 +196,13 @@ impl<D: Dial> Gateway<D> {
     /// Replaces what may be dialled, for flows from now on.
     pub fn set_egress(&self, egress: Egress) {
         self.requests.dialler.set_egress(egress);
+    }
+
+    /// Sessions that begin from now on have no more than `most` flows of datagrams open, nor
+    /// more than [`MAX_UDP_FLOWS`]. Each is a socket.
+    pub fn limit_udp_flows(&self, most: usize) {
+        let most = most.min(MAX_UDP_FLOWS);
+        self.requests.udp_flows.store(most, Ordering::Relaxed);
     }
 
     /// The counts of all sessions' flows.

@@ -1,6 +1,11 @@
 //! Flows of UDP datagrams (RFC 9298) at the gateway.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use bentpipe_quic::h3::{RecvStream, SendStream};
+use bytes::Bytes;
+use tokio::sync::SemaphorePermit;
 
 use super::requests::{Peer, RequestStream, Requests, refuse};
 use crate::flow::FlowError;
@@ -8,7 +13,6 @@ use crate::flow::stream::{Down as _, Up as _};
 use crate::flow::udp::{self, Activity, IdleLimits};
 use crate::sockets::Dial;
 use crate::target::Target;
-use crate::transport::MAX_UDP_FLOWS;
 use crate::wire::connect_udp;
 use crate::wire::proxy_status::{ErrorKind, Refusal};
 
@@ -19,50 +23,37 @@ const IDLE: IdleLimits = IdleLimits {
     unanswered: Duration::from_secs(300),
 };
 
+type UpStream = h3::server::RequestStream<SendStream<Bytes>, Bytes>;
+type DownStream = h3::server::RequestStream<RecvStream, Bytes>;
+
 impl<D: Dial> Requests<D> {
     /// Carries datagrams between `stream`, a request for the host with number `host`, and `target`.
     pub(super) async fn carry_udp(
-        &self,
-        target: &Target,
-        mut stream: RequestStream,
-        peer: &Peer,
+        self: Arc<Self>,
+        target: Target,
+        stream: RequestStream,
+        peer: Arc<Peer>,
         host: u32,
     ) {
         // What arrives while the socket is opened is kept.
         let datagrams = peer.flows.datagrams.open(stream.send_id(), host.into());
-        let opened = match peer.udp.try_acquire() {
-            Ok(place) => {
-                let dialled = self.dialler.connect_udp(target, &peer.resolving);
-                let dialled = Box::pin(dialled).await;
-                dialled.map(|socket| (place, socket))
-            }
-            Err(_) => Err(Refusal {
-                kind: ErrorKind::ConnectionLimitReached,
-                detail: format!("{MAX_UDP_FLOWS} UDP flows of this session are open"),
-            }),
-        };
-        let (_place, socket) = match opened {
-            Ok(opened) => opened,
-            Err(refusal) => {
-                tracing::debug!(%target, "UDP flow refused: {refusal}");
-                self.tally.failed(refusal.kind.name());
-                return Box::pin(refuse(stream, &refusal)).await;
-            }
-        };
-        let _open = self.tally.open();
-        let activity = Activity::default();
-        let told = stream.send_response(connect_udp::accepted());
-        let mut result = Box::pin(told).await.map_err(FlowError::from);
         let stopped = peer.flows.stops.stopped(stream.send_id());
-        let (mut up, mut down) = stream.split();
-        if result.is_ok() {
-            let halves = (&mut up, &mut down);
-            let opened = async |_: &mut _| Ok(());
-            result = udp::carry(
-                &socket, &datagrams, halves, opened, stopped, IDLE, &activity,
-            )
-            .await;
-        }
+        let Some(opened) = Box::pin(self.open_udp(&target, stream, &peer)).await else {
+            return;
+        };
+        let _open = self.tally.open_udp();
+        let activity = Activity::default();
+        let (mut up, mut down) = opened.halves;
+        let result = udp::carry(
+            &opened.socket,
+            &datagrams,
+            (&mut up, &mut down),
+            async |_: &mut _| Ok(()),
+            stopped,
+            IDLE,
+            &activity,
+        )
+        .await;
         // An error of these means that nobody is there to hear it.
         match &result {
             Ok(()) => drop(Box::pin(up.finish()).await),
@@ -82,4 +73,47 @@ impl<D: Dial> Requests<D> {
             Err(error) => tracing::debug!(%target, "UDP flow ended: {error}"),
         }
     }
+
+    /// Opens a socket for a flow and says so, or why not.
+    async fn open_udp<'a>(
+        &self,
+        target: &Target,
+        mut stream: RequestStream,
+        peer: &'a Peer,
+    ) -> Option<Opened<'a, D::Datagrams>> {
+        let opened = match peer.udp.try_acquire() {
+            Ok(place) => {
+                let dialled = self.dialler.connect_udp(target, &peer.resolving).await;
+                dialled.map(|socket| (place, socket))
+            }
+            Err(_) => Err(Refusal {
+                kind: ErrorKind::ConnectionLimitReached,
+                detail: "as many UDP flows as one session may have are open".into(),
+            }),
+        };
+        match opened {
+            Ok((place, socket)) => {
+                // An error means that nobody is there to hear it.
+                stream.send_response(connect_udp::accepted()).await.ok()?;
+                Some(Opened {
+                    _place: place,
+                    socket,
+                    halves: stream.split(),
+                })
+            }
+            Err(refusal) => {
+                tracing::debug!(%target, "UDP flow refused: {refusal}");
+                self.tally.failed(refusal.kind.name());
+                refuse(stream, &refusal).await;
+                None
+            }
+        }
+    }
+}
+
+/// A flow that is open.
+struct Opened<'a, S> {
+    _place: SemaphorePermit<'a>,
+    socket: S,
+    halves: (UpStream, DownStream),
 }

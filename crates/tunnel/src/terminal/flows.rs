@@ -1,19 +1,20 @@
 //! The flows of a terminal: applications' connections, each carried to the gateway.
 
 use std::convert::Infallible;
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot, watch};
 
 use super::connector::Connector;
 use super::hosts::Hosts;
 use super::places::Places;
 use super::session::{DownStream, Session};
 use crate::flow::stalled::{Held, StalledFlows};
-use crate::flow::tally::Tally;
+use crate::flow::tally::{OpenFlow, Tally};
 use crate::flow::{Carried, FlowError, tcp};
 use crate::session::BidiStream;
 use crate::sockets::{Resolve, Socket};
@@ -29,6 +30,8 @@ const SESSION_WAIT: Duration = Duration::from_secs(10);
 /// gives the origin, and a satellite there and back. A gateway that has vanished is not
 /// waited for until its session times out.
 pub(super) const ANSWER_WAIT: Duration = Duration::from_secs(15);
+
+type RequestStream = h3::client::RequestStream<BidiStream, Bytes>;
 
 /// A running terminal. Clones are the same terminal.
 #[derive(Clone)]
@@ -79,32 +82,92 @@ impl Terminal {
         self.carry_numbered(socket, target, host.number()).await;
     }
 
-    async fn carry_numbered(&self, socket: impl Socket, target: Target, host: u32) {
-        let Ok(_place) = self.flows.try_acquire() else {
-            tracing::warn!(%target, "flow reset: {MAX_FLOWS} flows are open already");
-            self.tally.failed("too_many_flows");
+    /// The same for an application that is told first whether the origin accepts: `told` hears
+    /// it, and the socket is there after that.
+    pub async fn carry_accepted<S: Socket>(
+        &self,
+        client: IpAddr,
+        target: Target,
+        told: oneshot::Sender<Result<(), Refusal>>,
+        socket: impl Future<Output = io::Result<S>> + Send,
+    ) {
+        let host = self.hosts.enter(client);
+        let Some((_place, _open)) = self.begin(&target) else {
             return;
         };
-        let _open = self.tally.open();
-        let (carried, result) = match self.open(&target, host).await {
+        let accepted = async {
+            let (session, mut stream) = self.open(&target, host.number()).await?;
+            let answer = tokio::time::timeout(ANSWER_WAIT, stream.recv_response()).await;
+            Refusal::read(&answer.map_err(|_| FlowError::Unanswered)??)?;
+            Ok((session, stream))
+        };
+        let (carried, result) = match accepted.await {
             Ok((session, stream)) => {
-                let stopped = session.flows().stops.stopped(stream.id());
-                let stream_number = stream.id().into_inner();
-                let (up, down) = stream.split();
-                let opened = async |down: &mut DownStream| {
-                    let answer = tokio::time::timeout(ANSWER_WAIT, down.recv_response());
-                    let answer = answer.await.map_err(|_| FlowError::Unanswered)??;
-                    Refusal::read(&answer).map_err(FlowError::Refused)
-                };
-                let held = Held {
-                    windows: session.flows().windows.clone(),
-                    stream: stream_number,
-                };
-                tcp::carry(socket, up, down, opened, stopped, &self.stalled, &held).await
+                // Whoever does not hear it has no socket either.
+                let _ = told.send(Ok(()));
+                match socket.await {
+                    Ok(socket) => self.relay(socket, session, stream, true).await,
+                    Err(error) => (Carried::default(), Err(FlowError::Local(error))),
+                }
             }
+            Err(error) => {
+                let _ = told.send(Err(FlowError::refusal(&error)));
+                (Carried::default(), Err(error))
+            }
+        };
+        self.over(&target, carried, &result);
+    }
+
+    async fn carry_numbered(&self, socket: impl Socket, target: Target, host: u32) {
+        let Some((_place, _open)) = self.begin(&target) else {
+            return;
+        };
+        let (carried, result) = match self.open(&target, host).await {
+            Ok((session, stream)) => self.relay(socket, session, stream, false).await,
             Err(error) => (Carried::default(), Err(error)),
         };
-        self.tally.over(carried, &result);
+        self.over(&target, carried, &result);
+    }
+
+    /// A place for a flow to `target`, if there is one.
+    fn begin(&self, target: &Target) -> Option<(SemaphorePermit<'_>, OpenFlow)> {
+        let Ok(place) = self.flows.try_acquire() else {
+            tracing::warn!(%target, "flow reset: {MAX_FLOWS} flows are open already");
+            self.tally.failed("too_many_flows");
+            return None;
+        };
+        Some((place, self.tally.open()))
+    }
+
+    /// Carries both directions; the gateway has `answered` that the origin accepts, or will.
+    async fn relay(
+        &self,
+        socket: impl Socket,
+        session: Session,
+        stream: RequestStream,
+        answered: bool,
+    ) -> (Carried, Result<(), FlowError>) {
+        let stopped = session.flows().stops.stopped(stream.id());
+        let stream_number = stream.id().into_inner();
+        let (up, down) = stream.split();
+        let opened = async |down: &mut DownStream| {
+            if answered {
+                return Ok(());
+            }
+            let answer = tokio::time::timeout(ANSWER_WAIT, down.recv_response());
+            let answer = answer.await.map_err(|_| FlowError::Unanswered)??;
+            Refusal::read(&answer).map_err(FlowError::Refused)
+        };
+        let held = Held {
+            windows: session.flows().windows.clone(),
+            stream: stream_number,
+        };
+        tcp::carry(socket, up, down, opened, stopped, &self.stalled, &held).await
+    }
+
+    /// Counts a flow that is over, and logs how it ended.
+    fn over(&self, target: &Target, carried: Carried, result: &Result<(), FlowError>) {
+        self.tally.over(carried, result);
         let Carried { up, down } = carried;
         match result {
             Ok(()) => tracing::debug!(%target, up, down, "flow ended"),
@@ -120,7 +183,7 @@ impl Terminal {
         &self,
         target: &Target,
         host: u32,
-    ) -> Result<(Session, h3::client::RequestStream<BidiStream, Bytes>), FlowError> {
+    ) -> Result<(Session, RequestStream), FlowError> {
         let session = self.open_session().await?;
         let stream = session.connect(target, host).await?;
         let id = stream.id().into_inner();

@@ -5,6 +5,7 @@
 //! that has been idle for longest, found as a second-chance queue finds it (Corbató 1968).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
@@ -17,7 +18,7 @@ pub(super) struct Places(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    most: usize,
+    most: AtomicUsize,
     state: Mutex<State>,
 }
 
@@ -54,16 +55,21 @@ impl Places {
     /// `most` free places.
     pub(super) fn new(most: usize) -> Self {
         Self(Arc::new(Shared {
-            most,
+            most: AtomicUsize::new(most),
             state: Mutex::default(),
         }))
+    }
+
+    /// There are `most` from now on; flows that have a place keep it.
+    pub(super) fn limit(&self, most: usize) {
+        self.0.most.store(most, Ordering::Relaxed);
     }
 
     /// A place for a flow of `host`, at the cost of another flow if there is none.
     pub(super) fn take(&self, host: u32, activity: Arc<Activity>) -> Place {
         let (evict, evicted) = oneshot::channel();
         let mut state = self.lock();
-        if state.taken.len() >= self.0.most {
+        if state.taken.len() >= self.0.most.load(Ordering::Relaxed) {
             state.evict();
         }
         let number = state.next;

@@ -11,6 +11,7 @@ use crate::flow::stream::{Down as _, Up as _};
 use crate::flow::udp::{self, Activity, IdleLimits};
 use crate::sockets::DatagramSocket;
 use crate::target::Target;
+use crate::transport::MAX_UDP_FLOWS;
 use crate::wire::proxy_status::{ErrorKind, Refusal};
 
 /// RFC 4787, section 4.3: a mapping lives for at least two minutes, better for five. The
@@ -32,6 +33,12 @@ pub enum Unreachable {
 }
 
 impl Terminal {
+    /// No more than `most` flows of datagrams are open from now on, nor more than
+    /// [`MAX_UDP_FLOWS`]. Each is a socket.
+    pub fn limit_udp_flows(&self, most: usize) {
+        self.udp.limit(most.min(MAX_UDP_FLOWS));
+    }
+
     /// Carries the datagrams that `socket` exchanges with the application's host `client`
     /// to and from `target`; returns when the flow is over.
     ///
@@ -45,7 +52,7 @@ impl Terminal {
         let host = self.hosts.enter(client);
         let activity = Arc::<Activity>::default();
         let mut place = self.udp.take(host.number(), activity.clone());
-        let _open = self.tally.open();
+        let _open = self.tally.open_udp();
         let result = tokio::select! {
             biased;
             result = self.carry_udp(socket, &target, host.number(), &activity) => result,

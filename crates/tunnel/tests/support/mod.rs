@@ -221,6 +221,10 @@ impl DatagramSocket for DatagramEnd {
         self.send(datagram);
         Poll::Ready(Ok(()))
     }
+
+    fn failure(&self) -> impl Future<Output = io::Error> + Send {
+        std::future::pending()
+    }
 }
 
 /// What stands at an address that the gateway dials.

@@ -62,6 +62,16 @@ class PointRow:
 
 
 @dataclass(frozen=True)
+class MetricRow:
+    """One further figure of all runs of one point that ended well."""
+
+    row: PointRow
+    metric: str
+    interval: Interval
+    values: Sequence[float]
+
+
+@dataclass(frozen=True)
 class Beside:
     """A point beside the one that it is compared with."""
 
@@ -112,6 +122,23 @@ def _tcp(axes: Mapping[str, str]) -> str:
             value = f"iw{axes[axis]}" if name == "tcp_initial_window" else axes[axis]
             found.append(f"{node or 'tcp'}:{value}")
     return " ".join(found)
+
+
+def metric_rows(points: Sequence[PointRow], runs: pl.DataFrame, metrics: pl.DataFrame) -> list[MetricRow]:
+    """The further figures of runs that count and ended well, by point, in the plan's order."""
+    good = runs.filter("counts", pl.col("verdict") == "ok").select("point", "repetition", "attempt")
+    found = (
+        metrics.join(good, on=["point", "repetition", "attempt"], how="inner")
+        .group_by("point", "metric", maintain_order=True)
+        .agg(pl.col("value"))
+    )
+    by_point = {row.point: row for row in points}
+    order = {row.point: place for place, row in enumerate(points)}
+    rows = [
+        MetricRow(by_point[point], metric, statistics.median_interval(values), values)
+        for point, metric, values in found.rows()
+    ]
+    return sorted(rows, key=lambda each: order[each.row.point])
 
 
 def is_variant(axis: str) -> bool:

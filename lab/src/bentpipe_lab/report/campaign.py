@@ -13,13 +13,14 @@ import polars as pl
 from markupsafe import Markup
 
 from bentpipe_lab.analysis import campaign as analysis
-from bentpipe_lab.analysis.campaign import Beside, PointRow
+from bentpipe_lab.analysis.campaign import Beside, MetricRow, PointRow
 from bentpipe_lab.campaign import directory as directories
 from bentpipe_lab.campaign.directory import Campaign
 from bentpipe_lab.records import tables
 from bentpipe_lab.report.charts import Chart, all_charts
+from bentpipe_lab.report.metrics import described, metric_charts
 from bentpipe_lab.report.tables import seconds, times
-from bentpipe_lab.systems import SYSTEMS
+from bentpipe_lab.systems import SYSTEMS, baseline
 from bentpipe_lab.workloads import WORKLOADS
 
 PAGE, FIGURES, DATA = "index.html", "figures", "data"
@@ -38,7 +39,8 @@ def draw(campaign: Campaign) -> Path:
     """Write figures and page from the tables; no run is read."""
     runs = tables.read(campaign.directory)
     rows = analysis.rows(runs)
-    charts = all_charts(rows, campaign.directory / tables.SAMPLES_TABLE)
+    figures = analysis.metric_rows(rows, runs, tables.metrics(campaign.directory))
+    charts = [*all_charts(rows, campaign.directory / tables.SAMPLES_TABLE), *metric_charts(figures)]
     target = campaign.directory / directories.REPORT
     shutil.rmtree(target, ignore_errors=True)
     for part in (FIGURES, DATA):
@@ -47,7 +49,8 @@ def draw(campaign: Campaign) -> Path:
         (target / FIGURES / f"{chart.name}.svg").write_text(chart.svg)
         (target / DATA / f"{chart.name}.csv").write_text(chart.csv())
     summary(rows).write_csv(target / DATA / "points.csv")
-    (target / PAGE).write_text(_page(campaign, runs, rows, charts))
+    metric_summary(figures).write_csv(target / DATA / "metrics.csv")
+    (target / PAGE).write_text(_page(campaign, runs, rows, figures, charts))
     return target / PAGE
 
 
@@ -76,7 +79,27 @@ def summary(rows: Sequence[PointRow]) -> pl.DataFrame:
     )
 
 
-def _page(campaign: Campaign, runs: pl.DataFrame, rows: Sequence[PointRow], charts: Sequence[Chart]) -> str:
+def metric_summary(figures: Sequence[MetricRow]) -> pl.DataFrame:
+    """A row per point and further figure, as it is written beside the page."""
+    return pl.DataFrame(
+        [
+            {
+                "point": each.row.point, "metric": each.metric, "n": each.interval.n, "median": each.interval.median,
+                "low": each.interval.low, "high": each.interval.high,
+            }
+            for each in figures
+        ],
+        schema={
+            "point": pl.String, "metric": pl.String, "n": pl.Int64, "median": pl.Float64, "low": pl.Float64,
+            "high": pl.Float64,
+        },
+    )  # fmt: skip
+
+
+def _page(
+    campaign: Campaign, runs: pl.DataFrame, rows: Sequence[PointRow], figures: Sequence[MetricRow],
+    charts: Sequence[Chart],
+) -> str:  # fmt: skip
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("bentpipe_lab.report"), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
@@ -97,6 +120,7 @@ def _page(campaign: Campaign, runs: pl.DataFrame, rows: Sequence[PointRow], char
         verdicts=verdicts.most_common(),
         total=sum(verdicts.values()),
         late=sum(row.late for row in rows),
+        figures=_metric_lines(figures),
         measures={
             name: WORKLOADS[name].measures for name in sorted({row.workload for row in rows}) if name in WORKLOADS
         },
@@ -138,6 +162,31 @@ def _line(row: PointRow) -> dict[str, Any]:
         "p95": sorted(row.times)[min(len(row.times) - 1, int(0.95 * len(row.times)))] if row.times else None,
         "others": ", ".join(f"{count} {verdict}" for verdict, count in others.items()),
     }
+
+
+def _metric_lines(figures: Sequence[MetricRow]) -> list[dict[str, Any]]:
+    """A line per point and figure, with its unit, and beside it the baseline's where there is one."""
+    bases: dict[tuple[object, ...], MetricRow] = {}
+    for each in figures:
+        if each.row.axes["system"] == baseline().name:
+            bases[(each.metric, each.row.clock, *sorted(each.row.setting.items()))] = each
+    lines = []
+    for each in figures:
+        base = bases.get((each.metric, each.row.clock, *sorted(each.row.setting.items())))
+        ratio = None if base is None or base is each or not base.interval.median else base.interval.median
+        metric = described(each)
+        lines.append(
+            {
+                "what": ", ".join([each.row.clock, *each.row.setting.values()]),
+                "variant": each.row.variant,
+                "title": metric.title,
+                "unit": metric.unit,
+                "interval": each.interval,
+                "of": f"{each.interval.n} of {each.row.n_total}",
+                "ratio": None if ratio is None else each.interval.median / ratio,
+            }
+        )
+    return lines
 
 
 def _label(system: str) -> str:

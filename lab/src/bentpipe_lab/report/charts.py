@@ -16,7 +16,8 @@ from matplotlib.ticker import MaxNLocator
 from bentpipe_lab.analysis import statistics
 from bentpipe_lab.analysis.campaign import PointRow, settings
 from bentpipe_lab.campaign.ranges import number
-from bentpipe_lab.report.style import INK, MUTED, svg
+from bentpipe_lab.report.style import INK, MUTED
+from bentpipe_lab.report.style import svg as drawing
 from bentpipe_lab.systems import SYSTEMS
 
 COLOURS = (
@@ -113,7 +114,7 @@ def medians(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
         ]  # fmt: skip
         charts.append(
             Chart(
-                f"medians-{number_}", svg(figure),
+                f"medians-{number_}", drawing(figure),
                 "Median times as multiples of the least that physics allows; bars are 95 % intervals of the median.",
                 f"{len(some)} medians between {min(row.x_bound or 0 for row in some):.2f} and"
                 f" {max(row.x_bound or 0 for row in some):.2f} times their bounds",
@@ -129,9 +130,9 @@ def distributions(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
     charts = []
     for number_, first in enumerate(range(0, len(panels), MOST_PANELS), start=1):
         some = panels[first : first + MOST_PANELS]
-        figure, grid = _grid(len(some))
+        figure, cells = grid(len(some))
         table: list[dict[str, object]] = []
-        for axes, (title, group) in zip(grid, some, strict=False):
+        for axes, (title, group) in zip(cells, some, strict=False):
             for row in group:
                 found = statistics.distribution(row.times, row.censored)
                 if not found.times:
@@ -149,10 +150,10 @@ def distributions(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
             axes.set_ylim(0, 1.02)
             axes.set_xlabel("seconds")
             axes.grid(visible=True)
-        _finish(figure, grid, "share of runs done")
+        finish(figure, cells, "share of runs done")
         charts.append(
             Chart(
-                f"distributions-{number_}", svg(figure),
+                f"distributions-{number_}", drawing(figure),
                 "Share of runs that were done by a time; dashed: the physical bound. Runs that did not end well are"
                 " counted as not done until their limit.",
                 f"Distributions of times in {len(some)} panels", table,
@@ -182,10 +183,10 @@ def _sweep(axis: str, rows: Sequence[PointRow], looks: Looks) -> Chart:
             rest = {name: value for name, value in row.setting.items() if name != axis}
             panels.setdefault(f"{row.clock}: {', '.join(rest.values())}", {}).setdefault(row.variant, []).append(row)
     some = dict(list(panels.items())[:MOST_PANELS])
-    figure, grid = _grid(len(some))
+    figure, cells = grid(len(some))
     table: list[dict[str, object]] = []
     unit = next(iter(rows)).axes.get(axis, "").partition(" ")[2]
-    for axes, (title, lines) in zip(grid, some.items(), strict=False):
+    for axes, (title, lines) in zip(cells, some.items(), strict=False):
         for variant, points in lines.items():
             sorted_points = sorted(points, key=lambda row: number(row.axes[axis]) or 0.0)
             at = [number(row.axes[axis]) or 0.0 for row in sorted_points]
@@ -206,9 +207,9 @@ def _sweep(axis: str, rows: Sequence[PointRow], looks: Looks) -> Chart:
         axes.set_ylim(bottom=0)
         axes.set_xlabel(f"{axis}{f', {unit}' if unit else ''}")
         axes.grid(visible=True)
-    _finish(figure, grid, "goodput, Mbit/s")
+    finish(figure, cells, "goodput, Mbit/s")
     return Chart(
-        f"sweep-{axis.replace('.', '-')}", svg(figure),
+        f"sweep-{axis.replace('.', '-')}", drawing(figure),
         f"Goodput over {axis}: payload over the median time; bands are 95 % intervals.",
         f"Goodput over {axis} in {len(some)} panels", table,
     )  # fmt: skip
@@ -257,7 +258,7 @@ def over_time(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Cha
         panels[2].set_xlabel("seconds since the run began")
         charts.append(
             Chart(
-                f"over-time-{number_}", svg(figure),
+                f"over-time-{number_}", drawing(figure),
                 "The first repetition over time: what arrives, the sender's window, and the round-trip time it sees.",
                 f"Goodput, window and round-trip time over time, {title}", table,
             )
@@ -277,7 +278,8 @@ def _panels(rows: Sequence[PointRow]) -> list[tuple[str, list[PointRow]]]:
     return list(groups.items())
 
 
-def _grid(count: int) -> tuple[Figure, list[Axes]]:
+def grid(count: int) -> tuple[Figure, list[Axes]]:
+    """A figure with so many panels, two beside each other."""
     columns = min(count, 2)
     lines = math.ceil(count / columns)
     figure = Figure(figsize=(9, 2.7 * lines + 0.4), layout="constrained")
@@ -291,7 +293,8 @@ def _grid(count: int) -> tuple[Figure, list[Axes]]:
     return figure, grid
 
 
-def _finish(figure: Figure, grid: Sequence[Axes], y_label: str) -> None:
+def finish(figure: Figure, grid: Sequence[Axes], y_label: str) -> None:
+    """One legend below all panels, without a name twice."""
     handles: dict[str, Any] = {}
     for axes in grid:
         for handle, text in zip(*axes.get_legend_handles_labels(), strict=True):

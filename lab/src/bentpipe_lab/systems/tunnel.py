@@ -18,6 +18,7 @@ from bentpipe_lab.systems.contract import Settings, Simulation, System
 
 GATEWAY_PORT = 4433
 SOCKS = ("127.0.0.1", 1080)
+HTTP = ("127.0.0.1", 3128)
 RESOLVER = (LAN.near4, 53)
 """The terminal's resolver, for the client."""
 MEMORY = "256 MiB"
@@ -143,6 +144,7 @@ def terminal_toml(transport: Transport) -> str:
         # The lab's servers have private addresses.
         '[ingress.transparent]\ninterfaces = ["lan0"]\nleave_private = false\n\n'
         f'[ingress.socks5]\nlisten = "{SOCKS[0]}:{SOCKS[1]}"\n\n'
+        f'[ingress.http]\nlisten = "{HTTP[0]}:{HTTP[1]}"\n\n'
         f'[dns]\nlisten = ["{RESOLVER[0]}:{RESOLVER[1]}"]\nclients = ["{LAN.far4}/32"]\n'
         f"allow_private = {json.dumps(list(LISTED))}\n\n{transport.table()}"
     )

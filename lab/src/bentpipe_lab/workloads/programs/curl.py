@@ -16,6 +16,8 @@ from bentpipe_lab.records.verdict import Verdict
 
 STALL_S = 30
 """A run in which no byte moves for this long has stalled."""
+MOMENTS = {"connect_s": "time_connect", "tls_s": "time_appconnect", "first_byte_s": "time_starttransfer"}
+"""Figures of a download, by curl's names."""
 CURVE_STEP_S = 0.01
 """Curves keep at most one point in this time."""
 
@@ -31,10 +33,11 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def download(path: Topology, name: str, until: str = "time_total") -> Outcome:
+def download(path: Topology, name: str, until: str = "time_total", *, tls: bool = False) -> Outcome:
     """Download a file of the server over a new connection; `until` is curl's name of the moment that counts."""
     wanted = path.origin.objects[name]
-    argv = _curl("--output", "-", f"http://{SERVER4}/{wanted.path}")
+    trust = ["--tlsv1.3", "--cacert", str(path.origin.certificate)] if tls else []
+    argv = _curl("--output", "-", *trust, f"{'https' if tls else 'http'}://{SERVER4}/{wanted.path}")
     process = subprocess.Popen(
         path.client.command(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -52,7 +55,10 @@ def download(path: Topology, name: str, until: str = "time_total") -> Outcome:
         return failure
     if digest != wanted.sha256:
         return Outcome(Verdict.WRONG_CONTENT, bytes_received=received, detail=f"SHA-256 {digest}")
-    return Outcome(Verdict.OK, measured[until], received, curve=_curve(arrivals, measured["time_starttransfer"]))
+    return Outcome(
+        Verdict.OK, measured[until], received, curve=_curve(arrivals, measured["time_starttransfer"]),
+        metrics={name: measured[field] for name, field in MOMENTS.items() if measured[field]},
+    )  # fmt: skip
 
 
 def upload(path: Topology, name: str) -> Outcome:

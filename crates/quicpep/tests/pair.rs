@@ -1,0 +1,300 @@
+//! Two proxies with a satellite between them: what their clients no longer wait for.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bentpipe_cc::Choice;
+use bentpipe_quicpep::close::Code;
+use bentpipe_quicpep::proxy::{Mode, Proxy};
+use bentpipe_quicpep::routes::{Kind, Route};
+use bentpipe_quicpep::transport::Side;
+use bentpipe_units::{Rate, Span};
+use noq::{Connection, ConnectionError, VarInt};
+use support::{Names, Row, Setup, ground, in_virtual_time, lan, link, satellite, soon};
+use tokio::time::Instant;
+
+/// 40 ms one way behind the gateway, as Kosek et al. have it.
+const FAR: &str = "40 ms";
+/// A server beside the gateway: nothing of what is measured is its own slow start.
+const BESIDE: &str = "0.5 ms";
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the runtime's clock, which is virtual here"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// A side as the proxy at the gateway has it towards servers.
+fn towards_servers() -> Side {
+    Side::ground(
+        Rate::from_bits_per_second(1_000_000_000),
+        Span::from_millis(100),
+    )
+}
+
+/// Client, proxy, satellite, proxy, ground, server.
+struct Path {
+    row: Row,
+    server: noq::Endpoint,
+    first: Arc<Proxy<Names>>,
+    second: Arc<Proxy<Names>>,
+}
+
+impl Path {
+    /// Over a satellite link of 20 Mbit/s that loses `loss`, to a server that is `ground`
+    /// behind it; connections are ready.
+    async fn new(
+        clock: &bentpipe_vnet::clock::Clock,
+        loss: &str,
+        ground: &str,
+        mode: Mode,
+        controller: Choice,
+    ) -> Self {
+        let fixed = controller == Choice::Fixed;
+        let contracted_rate = fixed.then_some(Rate::from_bits_per_second(20_000_000));
+        let satellite_link = link("20 Mbit/s", "250 ms", loss);
+        let behind = link("1 Gbit/s", ground, "0 %");
+        let mut row = Row::new(clock, &[lan(), satellite_link, behind]);
+        let server = row.server(&["test"], &towards_servers());
+        let second = row.proxy(
+            1,
+            Setup {
+                clients: Side {
+                    controller: controller.into(),
+                    contracted_rate,
+                    ..satellite()
+                },
+                next: towards_servers(),
+                ..Setup::default()
+            },
+        );
+        let route = Route {
+            kind: Kind::Pep,
+            name: Some(support::NAME.into()),
+            ..Route::server(support::address(1).to_string())
+        };
+        let first = row.proxy(
+            0,
+            Setup {
+                mode,
+                route: Some(route),
+                ..Setup::default()
+            },
+        );
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert_eq!(first.ready(), 4);
+        Self {
+            row,
+            server,
+            first,
+            second,
+        }
+    }
+
+    /// A client begins to connect.
+    fn connect(&mut self, protocols: &[&str]) -> noq::Connecting {
+        let client = self.row.client();
+        let config = self.row.client_config(protocols, &ground());
+        client
+            .connect_with(config, support::address(0), support::NAME)
+            .unwrap()
+    }
+
+    /// Serves downloads: what is asked for is a number of bytes.
+    fn serve(&self) {
+        let server = self.server.clone();
+        tokio::spawn(async move {
+            while let Some(incoming) = server.accept().await {
+                tokio::spawn(async move {
+                    let connection = incoming.await.unwrap();
+                    while let Ok((mut send, mut receive)) = connection.accept_bi().await {
+                        tokio::spawn(async move {
+                            let asked = receive.read_to_end(8).await.unwrap();
+                            let bytes = u64::from_be_bytes(asked.try_into().unwrap());
+                            let body = vec![1; usize::try_from(bytes).unwrap()];
+                            send.write_all(&body).await.unwrap();
+                            send.finish().unwrap();
+                            let _ = send.stopped().await;
+                        });
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// Downloads `bytes`; how long the first byte and the last took from `begin` on.
+async fn download(connection: &Connection, begin: Instant, bytes: u64) -> [Duration; 2] {
+    let (mut send, mut receive) = connection.open_bi().await.unwrap();
+    send.write_all(&bytes.to_be_bytes()).await.unwrap();
+    send.finish().unwrap();
+    receive.read_exact(&mut [0; 1]).await.unwrap();
+    let first = begin.elapsed();
+    let mut left = bytes - 1;
+    while let Some(chunk) = soon(receive.read_chunk(1 << 20)).await.unwrap() {
+        left -= chunk.len() as u64;
+    }
+    assert_eq!(left, 0);
+    [first, begin.elapsed()]
+}
+
+#[test]
+fn a_response_begins_after_one_satellite_round_trip() {
+    in_virtual_time(async |clock| {
+        let mut path = Path::new(&clock, "0 %", FAR, Mode::Default, Choice::Satellite).await;
+        path.serve();
+        let begin = now();
+        let connection = path.connect(&["test"]).await.unwrap();
+        let [first, _] = download(&connection, begin, 1000).await;
+        // The client's handshake, the satellite, and on the ground a handshake and the request.
+        let bound = Duration::from_millis(1 + 1 + 500 + 2 * 80).as_secs_f64();
+        let ratio = first.as_secs_f64() / bound;
+        assert!(ratio <= 1.05, "{ratio:.4} x the bound of {bound} s");
+    });
+}
+
+#[test]
+fn the_next_hop_first_costs_a_satellite_round_trip_more() {
+    in_virtual_time(async |clock| {
+        let mut path = Path::new(&clock, "0 %", FAR, Mode::H3Capable, Choice::Satellite).await;
+        path.serve();
+        let begin = now();
+        let connection = path.connect(&["other", "test"]).await.unwrap();
+        let [first, _] = download(&connection, begin, 1000).await;
+        let bound = Duration::from_millis(1 + 1 + 2 * 500 + 2 * 80).as_secs_f64();
+        let ratio = first.as_secs_f64() / bound;
+        assert!(ratio <= 1.05, "{ratio:.4} x the bound of {bound} s");
+    });
+}
+
+/// 10 MiB through both proxies on a path that carried some before, times the bound.
+async fn warm_ratio(
+    clock: &bentpipe_vnet::clock::Clock,
+    ground: &str,
+    loss: f64,
+    controller: Choice,
+) -> f64 {
+    let share = format!("{} %", 100.0 * loss);
+    let mut path = Path::new(clock, &share, ground, Mode::Default, controller).await;
+    path.serve();
+    // More than connections were ready from the beginning: those of now know the path. A
+    // contracted rate need not be learnt.
+    let first = if controller == Choice::Fixed { 1 } else { 6 };
+    for _ in 0..first {
+        let connection = path.connect(&["test"]).await.unwrap();
+        let [_, last] = download(&connection, now(), 10 << 20).await;
+        println!("warming up: {last:?}");
+        connection.close(VarInt::from_u32(0), b"done");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+    let begin = now();
+    let connection = path.connect(&["test"]).await.unwrap();
+    let [_, last] = download(&connection, begin, 10 << 20).await;
+    // LB_warm: the round trip of the path and the payload at the link's rate, with the headers
+    // of IP, UDP, QUIC and its stream frames; and the handshakes on the ground.
+    let ground = ground.trim_end_matches(" ms").parse::<f64>().unwrap() / 1000.0;
+    let wire = f64::from(10 << 20) * 8.0 * bentpipe_link::bound::WIRE_PER_PAYLOAD;
+    let bound = 0.5 + 4.0 * ground + 0.002 + wire / (20e6 * (1.0 - loss));
+    last.as_secs_f64() / bound
+}
+
+#[test]
+fn a_warm_download_takes_little_more_than_physics_asks_for() {
+    for (controller, ground, loss, limit) in [
+        // The rate is contracted, and need not be found.
+        (Choice::Fixed, BESIDE, 0.0, 1.06),
+        (Choice::Fixed, BESIDE, 0.01, 1.30),
+        // Each client has a connection of its own, which begins with half of what is known
+        // of the path (RFC 9959, section 4.3): half a second.
+        (Choice::Satellite, BESIDE, 0.0, 1.12),
+        (Choice::Satellite, BESIDE, 0.01, 1.30),
+    ] {
+        let ratio =
+            in_virtual_time(async |clock| warm_ratio(&clock, ground, loss, controller).await);
+        println!(
+            "10 MiB, {controller}, server {ground} away, {loss} lost: {ratio:.3} x bound, limit {limit}"
+        );
+        assert!(ratio <= limit, "{ratio:.3} x bound, limit {limit}");
+    }
+}
+
+#[test]
+fn ten_clients_that_begin_together_fill_the_link_and_share_it() {
+    in_virtual_time(async |clock| {
+        let mut path = Path::new(&clock, "0 %", FAR, Mode::Default, Choice::Satellite).await;
+        path.serve();
+        let connection = path.connect(&["test"]).await.unwrap();
+        download(&connection, now(), 10 << 20).await;
+        connection.close(VarInt::from_u32(0), b"done");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let begin = now();
+        let connecting: Vec<_> = (0..10).map(|_| path.connect(&["test"])).collect();
+        let downloads = connecting.into_iter().map(|connecting| async move {
+            let connection = connecting.await.unwrap();
+            download(&connection, begin, 1 << 20).await[1].as_secs_f64()
+        });
+        let times = futures_util::future::join_all(downloads).await;
+        let last = times.iter().copied().fold(0.0, f64::max);
+        let wire = f64::from(10 << 20) * 8.0 * bentpipe_link::bound::WIRE_PER_PAYLOAD;
+        let bound = 0.5 + 2.0 * 0.080 + 0.002 + wire / 20e6;
+        let ratio = last / bound;
+        println!("ten times 1 MiB: the last after {ratio:.3} x the bound of all together");
+        // Those on connections that were opened before anything was known come last.
+        assert!(ratio <= 2.1, "{ratio:.3}: {times:?}");
+        let soon = times.iter().filter(|time| **time <= bound).count();
+        assert!(soon >= 6, "{soon} of ten while the link is full: {times:?}");
+    });
+}
+
+#[test]
+fn what_goes_wrong_behind_the_second_proxy_is_told_to_the_client() {
+    for mode in [Mode::Default, Mode::H3Capable] {
+        in_virtual_time(async |clock| {
+            let mut path = Path::new(&clock, "0 %", FAR, mode, Choice::Satellite).await;
+            path.serve();
+            let ended = match path.connect(&["other"]).await {
+                Ok(connection) => soon(connection.closed()).await,
+                Err(error) => error,
+            };
+            let ConnectionError::ApplicationClosed(close) = ended else {
+                panic!("{ended:?}");
+            };
+            assert_eq!(close.error_code, Code::Protocol.into());
+        });
+    }
+}
+
+#[test]
+fn streams_between_proxies_keep_their_ids_at_the_ends() {
+    in_virtual_time(async |clock| {
+        let mut path = Path::new(&clock, "0 %", FAR, Mode::Default, Choice::Satellite).await;
+        let connecting = path.connect(&["test"]);
+        let accepting = async { soon(path.server.accept()).await.unwrap().await.unwrap() };
+        let (client, server) = tokio::join!(connecting, accepting);
+        let client = client.unwrap();
+        for (here, there) in [(&client, &server), (&server, &client)] {
+            for _ in 0..3 {
+                let mut send = here.open_uni().await.unwrap();
+                send.write_all(b"news").await.unwrap();
+                send.finish().unwrap();
+                let mut news = soon(there.accept_uni()).await.unwrap();
+                assert_eq!(news.id(), send.id());
+                assert_eq!(soon(news.read_to_end(10)).await.unwrap(), b"news");
+            }
+        }
+        client.close(VarInt::from_u32(5), b"enough");
+        let ConnectionError::ApplicationClosed(close) = soon(server.closed()).await else {
+            panic!("an application's close");
+        };
+        assert_eq!(close.error_code, VarInt::from_u32(5));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(path.first.open(), 0);
+        assert_eq!(path.first.ready(), 4);
+        // The second proxy holds what the first keeps ready.
+        assert_eq!(path.second.open(), 4);
+    });
+}

@@ -1,0 +1,111 @@
+"""Figures of what runs measured beside their time: a distribution for each, and box plots by load."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from bentpipe_lab.analysis import statistics
+from bentpipe_lab.analysis.campaign import MetricRow
+from bentpipe_lab.report.charts import MOST_PANELS, Chart, Looks, finish, grid
+from bentpipe_lab.report.style import INK
+from bentpipe_lab.report.style import svg as drawing
+from bentpipe_lab.workloads import WORKLOADS
+from bentpipe_lab.workloads.contract import Metric
+
+MOST_CHARTS = 12
+_UNITS = {"_s": "s", "_mbit_s": "Mbit/s"}
+_OF_A_LOAD = re.compile(r"(.+)_(\d+)_s")
+
+
+def described(each: MetricRow) -> Metric:
+    """What the workload says of a figure; of one that it does not list, its name."""
+    known = WORKLOADS[each.row.workload].metrics if each.row.workload in WORKLOADS else {}
+    if each.metric in known:
+        return known[each.metric]
+    ending = max((end for end in _UNITS if each.metric.endswith(end)), key=len, default="")
+    return Metric(each.metric.removesuffix(ending).replace("_", " "), _UNITS.get(ending, ""))
+
+
+def metric_charts(rows: Sequence[MetricRow]) -> list[Chart]:
+    """Box plots of the loads of a profile, and a distribution for each other figure."""
+    looks = Looks(each.row.variant for each in rows)
+    by_metric: dict[str, list[MetricRow]] = {}
+    loads: dict[str, list[MetricRow]] = {}
+    for each in rows:
+        match = _OF_A_LOAD.fullmatch(each.metric)
+        if match:
+            loads.setdefault(match[1], []).append(each)
+        else:
+            by_metric.setdefault(each.metric, []).append(each)
+    charts = [boxes(name, some, looks) for name, some in loads.items()]
+    drawn = [some for some in by_metric.values() if any(each.interval.n > 1 for each in some)]
+    return charts + [distributions(some, looks) for some in drawn[:MOST_CHARTS]]
+
+
+def boxes(name: str, rows: Sequence[MetricRow], looks: Looks) -> Chart:
+    """Times by the index of the load since the profile was made, a box per variant."""
+    panels = _panels(rows)
+    figure, cells = grid(len(panels))
+    table: list[dict[str, object]] = []
+    for axes, (title, some) in zip(cells, panels.items(), strict=False):
+        variants = list(dict.fromkeys(each.row.variant for each in some))
+        width = 0.8 / len(variants)
+        indices = set()
+        for each in some:
+            index = int(each.metric.rsplit("_", 2)[1])
+            indices.add(index)
+            place = index + (variants.index(each.row.variant) - (len(variants) - 1) / 2) * width
+            colour = looks.colour(each.row.variant)
+            drawn = axes.boxplot(
+                [each.values], positions=[place], widths=width * 0.8, patch_artist=True, manage_ticks=False,
+                medianprops={"color": INK}, flierprops={"markersize": 2},
+            )  # fmt: skip
+            drawn["boxes"][0].set(facecolor=colour, alpha=0.6, label=each.row.variant)
+            table += [{"point": each.row.point, "load": index, "seconds": value} for value in each.values]
+        axes.set_xticks(sorted(indices))
+        axes.set_title(title, fontsize=8)
+        axes.set_xlabel("load since the profile was made")
+        axes.set_ylim(bottom=0)
+        axes.grid(visible=True, axis="y")
+    finish(figure, cells, f"{name.replace('_', ' ')}, s")
+    return Chart(
+        f"loads-{name.replace('_', '-')}", drawing(figure),
+        f"{name.replace('_', ' ')} by the index of the load; boxes are quartiles.",
+        f"Box plots of {name.replace('_', ' ')} in {len(panels)} panels", table,
+    )  # fmt: skip
+
+
+def distributions(rows: Sequence[MetricRow], looks: Looks) -> Chart:
+    """The share of runs that were at or below a value."""
+    metric = described(rows[0])
+    panels = _panels(rows)
+    figure, cells = grid(len(panels))
+    table: list[dict[str, object]] = []
+    for axes, (title, some) in zip(cells, panels.items(), strict=False):
+        for each in some:
+            found = statistics.distribution(each.values, [])
+            axes.plot(
+                [found.times[0], *found.times], [0, *found.shares], drawstyle="steps-post", label=each.row.variant,
+                linewidth=1.5, **looks.of(each.row.variant),
+            )  # fmt: skip
+            table += [
+                {"point": each.row.point, "value": value, "share": share}
+                for value, share in zip(found.times, found.shares, strict=True)
+            ]
+        axes.set_title(title, fontsize=8)
+        axes.set_ylim(0, 1.02)
+        axes.set_xlim(left=0)
+        axes.set_xlabel(f"{metric.title}, {metric.unit}".rstrip(", "))
+        axes.grid(visible=True)
+    finish(figure, cells, "share of runs")
+    return Chart(
+        f"metric-{rows[0].metric.replace('_', '-')}", drawing(figure),
+        f"{metric.title}: share of the runs that ended well.",
+        f"Distributions of {metric.title} in {len(panels)} panels", table,
+    )  # fmt: skip
+
+
+def _panels(rows: Sequence[MetricRow]) -> Mapping[str, list[MetricRow]]:
+    groups: dict[str, list[MetricRow]] = {}
+    for each in rows:
+        groups.setdefault(f"{each.row.clock}: {', '.join(each.row.setting.values())}", []).append(each)
+    return dict(list(groups.items())[:MOST_PANELS])

@@ -1,0 +1,138 @@
+"""A transfer of a fixed time by iperf3, with the sender's window, round-trip time and retransmissions."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from bentpipe_lab.net.link import Link
+from bentpipe_lab.net.topology import SERVER4, Topology
+from bentpipe_lab.programs import Debian
+from bentpipe_lab.records.sample import Outcome
+from bentpipe_lab.records.verdict import Verdict
+from bentpipe_lab.workloads.contract import Metric, Option, Transfer, Workload
+from bentpipe_lab.workloads.parts import listening
+from bentpipe_lab.workloads.programs import inside
+
+IPERF3 = Debian("iperf3")
+PORT = 5201
+SECONDS = 15.0
+"""As Kosek et al. measured."""
+INTERVAL_S = 0.1
+PLATEAU = 0.9
+MOST_BYTES = 2_000_000_000
+"""More than the fastest scenario carries in that time."""
+
+
+class Iperf3(Workload):
+    """As much as TCP carries in 15 s; where a proxy splits the connection, the window is that of the sender's part."""
+
+    name = "iperf3"
+    order = 90
+    measures = "its length, which is fixed; what counts is the goodput"
+    demo_runs: ClassVar[Mapping[str, int]] = {}
+    runs_for_s = SECONDS
+    overhead_s = 10.0
+    programs = (IPERF3,)
+    options: ClassVar[Mapping[str, Option]] = {"direction": Option("download", ("download", "upload"))}
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        "goodput_mbit_s": Metric("goodput", "Mbit/s", "more"),
+        "to_90_percent_s": Metric("time to 90 % of the best second", "s"),
+        "received_by_10_s_mbyte": Metric("received in the first 10 s", "MB", "more"),
+        "last_second_mbit_s": Metric("goodput of the last second", "Mbit/s", "more"),
+        "retransmitted_packets": Metric("packets sent again", ""),
+        "mean_rtt_s": Metric("mean round-trip time, as the sender sees it", "s"),
+    }
+
+    def run(self, path: Topology) -> Outcome:
+        """One connection, sampled ten times a second at the receiver, and at the sender by TCP_INFO."""
+        server = path.start(
+            "iperf3", path.server, [IPERF3.found(), "--server", "--one-off", "--json", "--port", str(PORT)]
+        )
+        listening.wait(path.server, PORT, server)
+        download = self.option("direction") == "download"
+        argv = [
+            str(IPERF3.found()), "--client", SERVER4, "--port", str(PORT), "--time", f"{SECONDS:.0f}", "--interval",
+            str(INTERVAL_S), "--json", "--get-server-output", *(["--reverse"] if download else []),
+        ]  # fmt: skip
+        try:
+            with inside.started(path, argv) as process:
+                printed, said = process.communicate()
+        finally:
+            server.stop()
+        return judged(printed, said, process.returncode, download=download)
+
+    def bound_s(self, link: Link) -> float:
+        """Its length."""
+        del link
+        return SECONDS
+
+    @property
+    def transfer(self) -> Transfer | None:
+        """As much as goes in that time."""
+        return Transfer(MOST_BYTES, upload=self.option("direction") == "upload", until="the end")
+
+
+def judged(printed: str, said: str, code: int, *, download: bool) -> Outcome:
+    """What iperf3 printed, as an outcome."""
+    try:
+        report = json.loads(printed)
+    except json.JSONDecodeError:
+        return Outcome(Verdict.FAILED, detail=f"iperf3 {code}: {(said or printed).strip()[-300:]}")
+    if report.get("error"):
+        return Outcome(_verdict(report["error"]), detail=f"iperf3: {report['error']}")
+    if not report["intervals"]:
+        return Outcome(Verdict.TIMED_OUT, detail="iperf3 measured no interval")
+    received: Sequence[Any] = report["intervals"] if download else report["server_output_json"]["intervals"]
+    sent: Sequence[Any] = report["server_output_json"]["intervals"] if download else report["intervals"]
+    samples, total = [], 0
+    for number, each in enumerate(received):
+        total += each["sum"]["bytes"]
+        row: dict[str, Any] = {"at_s": round(each["sum"]["end"], 3), "received_bytes": total}
+        if number < len(sent):
+            stream = sent[number]["streams"][0]
+            row |= {
+                "window_bytes": stream.get("snd_cwnd"),
+                "rtt_s": stream["rtt"] / 1e6 if stream.get("rtt") else None,
+                "retransmitted_packets": stream.get("retransmits"),
+            }
+        samples.append(row)
+    if not total:
+        return Outcome(Verdict.TIMED_OUT, detail="no byte arrived")
+    lasted = samples[-1]["at_s"]
+    rtts = [row["rtt_s"] for row in samples if row.get("rtt_s")]
+    metrics = {
+        "goodput_mbit_s": total * 8e-6 / lasted,
+        "to_90_percent_s": to_plateau(samples),
+        "received_by_10_s_mbyte": _received_by(samples, 10.0) / 1e6,
+        "last_second_mbit_s": (total - _received_by(samples, lasted - 1.0)) * 8e-6,
+        "retransmitted_packets": float(report["end"]["sum_sent"].get("retransmits", 0)),
+        **({"mean_rtt_s": sum(rtts) / len(rtts)} if rtts else {}),
+    }
+    return Outcome(Verdict.OK, lasted, total, metrics=metrics, samples=samples)
+
+
+def to_plateau(samples: Sequence[Mapping[str, Any]]) -> float:
+    """When goodput first is, over a second, 90 % of that of its best second."""
+    at: list[float] = [0.0, *(row["at_s"] for row in samples)]
+    received = [0, *(row["received_bytes"] for row in samples)]
+    rates = []
+    for last in range(1, len(at)):
+        first = next((place for place in range(last, -1, -1) if at[last] - at[place] >= 1.0 - 1e-6), None)
+        if first is not None:
+            rates.append((at[last], (received[last] - received[first]) / (at[last] - at[first])))
+    best = max((rate for _, rate in rates), default=0.0)
+    return next((moment for moment, rate in rates if rate >= PLATEAU * best * (1 - 1e-9)), at[-1])
+
+
+def _received_by(samples: Sequence[Mapping[str, Any]], moment: float) -> int:
+    return max((row["received_bytes"] for row in samples if row["at_s"] <= moment + 1e-3), default=0)
+
+
+def _verdict(said: str) -> Verdict:
+    for words, verdict in (
+        ("refused", Verdict.REFUSED), ("reset", Verdict.RESET), ("unreachable", Verdict.UNREACHABLE),
+        ("timed out", Verdict.TIMED_OUT), ("timeout", Verdict.TIMED_OUT),
+    ):  # fmt: skip
+        if words in said.lower():
+            return verdict
+    return Verdict.FAILED

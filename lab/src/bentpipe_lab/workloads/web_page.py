@@ -1,0 +1,106 @@
+"""A page in a browser: Chromium or Firefox, over HTTP/1.1, 2 or 3, from a real web server."""
+
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from bentpipe_lab.analysis import bounds
+from bentpipe_lab.errors import MissingCapabilityError
+from bentpipe_lab.net import content, pages, web
+from bentpipe_lab.net.link import Link
+from bentpipe_lab.net.topology import Topology
+from bentpipe_lab.programs import Cargo, Debian, Program, require
+from bentpipe_lab.records.sample import Outcome
+from bentpipe_lab.workloads.contract import Metric, Option, Workload
+from bentpipe_lab.workloads.programs import browse, inside
+
+CHROMIUM, CHROMEDRIVER = Debian("chromium"), Debian("chromedriver", package="chromium-driver")
+FIREFOX, GECKODRIVER = Debian("firefox-esr"), Cargo("geckodriver", pinned="0.36.0")
+CERTUTIL = Debian("certutil", package="libnss3-tools")
+BROWSERS: Mapping[str, Sequence[Program]] = {
+    "chromium": (CHROMIUM, CHROMEDRIVER),
+    "firefox": (FIREFOX, GECKODRIVER, CERTUTIL),
+}
+"""The browser first, then its driver."""
+VISITS = {"cold": 1, "repeat": 2, "three loads": 3}
+"""Loads with one profile, the browser restarted before each; the last one counts.
+
+A cold visit has nothing; a repeated one has what the first left, its cache included; of three loads each is timed, and
+content is never cached, as Thomas et al. did.
+"""
+TLS_AND_DOCUMENT = 2
+"""Round trips before the first object: TLS 1.3 or QUIC from end to end, then the document."""
+OF_A_THIRD_PARTY = 3
+"""Round trips more: its name, and the handshake with it; and the name of the first host."""
+LIMIT_S = 600.0
+
+
+class WebPage(Workload):
+    """One page, loaded by a real browser, every object verified by protocol and size."""
+
+    name = "web page"
+    order = 80
+    measures = "page load time: navigation start to the load event, the browser's start excluded"
+    demo_runs: ClassVar[Mapping[str, int]] = {}
+    overhead_s = 30.0
+    timeline = True
+    programs = (web.CADDY, web.DNSMASQ, *(program for each in BROWSERS.values() for program in each))
+    options: ClassVar[Mapping[str, Option]] = {
+        "page": Option("kepler", check=pages.page),
+        "protocol": Option("HTTP/2", tuple(browse.PROTOCOLS)),
+        "browser": Option("chromium", tuple(BROWSERS)),
+        "visit": Option("cold", tuple(VISITS)),
+    }
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        "response_start_s": Metric("Response Start", "s"),
+        "first_contentful_paint_s": Metric("First Contentful Paint", "s"),
+        "largest_contentful_paint_s": Metric("Largest Contentful Paint", "s"),
+        "page_load_s": Metric("Page Load Time", "s"),
+        **{f"page_load_{number}_s": Metric(f"Page Load Time, load {number}", "s") for number in (1, 2, 3)},
+        **{f"response_start_{number}_s": Metric(f"Response Start, load {number}", "s") for number in (1, 2, 3)},
+        "objects_from_cache": Metric("objects from the cache", "", ""),
+    }
+
+    def require(self) -> None:
+        """Raise unless the server and the chosen browser are installed."""
+        require(self.name, (web.CADDY, web.DNSMASQ, *BROWSERS[self.option("browser")]))
+
+    def run(self, path: Topology) -> Outcome:
+        """Load it in a new profile; HAR and screenshot of the load that counts are kept."""
+        server = web.start(path)
+        one = pages.page(self.option("page"))
+        pages.write(server.root, one)
+        visit, browser = self.option("visit"), self.option("browser")
+        kept = path.directory.absolute() / "web"
+        with tempfile.TemporaryDirectory(prefix="bentpipe-profile-") as profile:
+            fields = {
+                "browser": browser, "protocol": self.option("protocol"), "url": server.base + one.document.path,
+                "further_hosts": [f"{host}:{content.WEB_PORT}" for host in one.hosts if host != one.document.host],
+                "sizes": {
+                    f"https://{each.host}:{content.WEB_PORT}/{each.path}": each.size
+                    for each in (one.document, *one.objects)
+                },
+                "loads": VISITS[visit], "count_all": visit == "three loads", "keep_cache": visit == "repeat",
+                "limit_s": LIMIT_S, "pin": server.pin, "authority": str(server.authority),
+                "profile": str(Path(profile, "profile")), "log": str(kept / "driver.log"),
+                "screenshot": str(kept / "screenshot.png"), "har": str(kept / "page.har"), **_places(browser),
+            }  # fmt: skip
+            return inside.task(path, "browse", fields, server.resolver)
+
+    def bound_s(self, link: Link) -> float:
+        """Its dependent round trips and its bytes on the forward link; of a repeated visit, the document's."""
+        one = pages.page(self.option("page"))
+        if self.option("visit") == "repeat":
+            return bounds.download_s(link, 0, TLS_AND_DOCUMENT - 1)
+        further = OF_A_THIRD_PARTY if len(one.hosts) > 1 else 0
+        return bounds.download_s(link, one.size, TLS_AND_DOCUMENT + one.steps + further)
+
+
+def _places(browser: str) -> dict[str, str]:
+    program, driver = (each.found() for each in BROWSERS[browser][:2])
+    certutil = CERTUTIL.path()
+    if browser == "firefox" and certutil is None:
+        raise MissingCapabilityError(f"certutil is not installed: {CERTUTIL.remedy()}")
+    return {"binary": str(program), "driver": str(driver), "certutil": str(certutil or shutil.which("true"))}

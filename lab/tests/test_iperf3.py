@@ -1,0 +1,44 @@
+"""iperf3's report, as an outcome."""
+
+import json
+from typing import Any
+
+import pytest
+
+from bentpipe_lab.records.verdict import Verdict
+from bentpipe_lab.workloads.iperf3 import judged, to_plateau
+
+
+def report(rates: list[int]) -> dict[str, Any]:
+    received = [{"sum": {"end": (place + 1) / 10, "bytes": rate}} for place, rate in enumerate(rates)]
+    sent = [{"streams": [{"snd_cwnd": 14_480, "rtt": 600_000, "retransmits": 1}]} for _ in rates]
+    return {
+        "intervals": received,
+        "server_output_json": {"intervals": sent},
+        "end": {"sum_sent": {"retransmits": len(rates)}},
+    }
+
+
+def test_a_report_has_goodput_at_the_receiver_and_the_window_of_the_sender() -> None:
+    outcome = judged(json.dumps(report([0] * 10 + [10_000] * 40)), "", 0, download=True)
+    assert outcome.verdict is Verdict.OK
+    assert (outcome.seconds, outcome.bytes_received) == (5.0, 400_000)
+    assert outcome.metrics["goodput_mbit_s"] == pytest.approx(0.64)
+    assert outcome.metrics["retransmitted_packets"] == 50
+    assert outcome.metrics["mean_rtt_s"] == pytest.approx(0.6)
+    assert outcome.samples[0] == {
+        "at_s": 0.1, "received_bytes": 0, "window_bytes": 14_480, "rtt_s": 0.6, "retransmitted_packets": 1,
+    }  # fmt: skip
+    assert outcome.metrics["to_90_percent_s"] == 1.9
+
+
+def test_what_iperf3_says_of_its_failure_is_the_verdict() -> None:
+    said = json.dumps({"error": "unable to connect to server: Connection refused", "intervals": []})
+    assert judged(said, "", 1, download=True).verdict is Verdict.REFUSED
+    assert judged("", "iperf3: no such thing", 1, download=True).verdict is Verdict.FAILED
+    assert judged(json.dumps(report([])), "", 0, download=True).verdict is Verdict.TIMED_OUT
+
+
+def test_a_transfer_at_its_full_rate_from_the_beginning_is_there_after_a_second() -> None:
+    samples = [{"at_s": place / 10, "received_bytes": 1000 * place} for place in range(1, 51)]
+    assert to_plateau(samples) == 1.0
