@@ -166,11 +166,9 @@ fn repeated_in(sent: &DirectionSummary, second: usize) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn sent(mbit_s: &[f64]) -> DirectionSummary {
-        let bytes_per_second: Vec<u64> = mbit_s
-            .iter()
-            .map(|rate| (rate * 125_000.0) as u64)
-            .collect();
+    /// A transfer by its rate in each second, kbit/s.
+    fn sent(kbit_s: &[u64]) -> DirectionSummary {
+        let bytes_per_second: Vec<u64> = kbit_s.iter().map(|rate| rate * 125).collect();
         DirectionSummary {
             stream_bytes: bytes_per_second.iter().sum(),
             bytes_per_second,
@@ -187,7 +185,7 @@ mod tests {
     #[test]
     fn an_even_transfer_has_no_pattern() {
         assert_eq!(
-            names(&sent(&[15.0, 18.0, 18.1, 18.0, 17.9, 18.0, 9.0])),
+            names(&sent(&[15000, 18000, 18100, 18000, 17900, 18000, 9000])),
             Vec::<&str>::new()
         );
         assert_eq!(names(&DirectionSummary::default()), Vec::<&str>::new());
@@ -195,12 +193,14 @@ mod tests {
 
     #[test]
     fn each_shape_is_told_with_its_evidence() {
-        let doubling = sent(&[0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 6.5, 6.4, 6.3]);
+        let doubling = sent(&[200, 400, 800, 1600, 3200, 6400, 6500, 6400, 6300]);
         let found = patterns(&doubling, 0.6, 8.5);
         assert_eq!(found[0].name, "exponential start");
         assert_eq!(found[0].evidence, "grew for 5 s, from 0.20 to 6.40 Mbit/s");
-        assert!(names(&sent(&[18.0, 18.0, 18.0, 2.0, 17.0, 18.0, 18.0])).contains(&"rate drop"));
-        let bent = sent(&[18.0, 18.0, 18.0, 18.0, 8.0, 8.0, 8.0, 8.0, 4.0]);
+        assert!(
+            names(&sent(&[18000, 18000, 18000, 2000, 17000, 18000, 18000])).contains(&"rate drop")
+        );
+        let bent = sent(&[18000, 18000, 18000, 18000, 8000, 8000, 8000, 8000, 4000]);
         assert_eq!(names(&bent), ["bend"]);
         assert!(
             patterns(&bent, 0.6, 8.5)[0]
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn what_is_repeated_late_or_at_the_end_is_told() {
-        let even = sent(&[18.0; 6]);
+        let even = sent(&[18000; 6]);
         let share = even.stream_bytes / 10;
         let late = DirectionSummary {
             late_bytes: share,
