@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use toml::de::DeValue;
 
 use crate::change::ChangeFile;
+use crate::host::HostFile;
 use crate::problem::Problem;
 use crate::sweep::Point;
 
@@ -110,6 +111,9 @@ pub struct FlowFile {
     /// Timers at both ends fire at multiples of this; exactly by default.
     #[serde(default)]
     pub granularity: Span,
+    /// The machines at both ends; ideal ones by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostFile>,
     /// UDP payload of a full packet, bytes.
     #[serde(default = "packet")]
     pub packet: u16,
@@ -226,6 +230,7 @@ impl PlanFile {
         transfers.extend((1..self.flow.requests).map(|_| again));
         let mut flow = FlowPlan::new(transport, transfers);
         flow.granularity = self.flow.granularity;
+        flow.host = self.flow.host.as_ref().map_or(flow.host, HostFile::spec);
         let link = LinkPlan::of(&self.link);
         let mut links = vec![
             self.change
@@ -460,6 +465,21 @@ bytes = "2 MB"
                 "line 9: flow.packet: 9000 bytes",
             ),
             (
+                "bytes",
+                "host = { like = \"bussy\" }\nbytes",
+                "TOML parse error at line 9, column 17",
+            ),
+            (
+                "bytes",
+                "host = { tick = \"2 s\" }\nbytes",
+                "line 9: flow.host: ",
+            ),
+            (
+                "bytes",
+                "host = { stall_every = \"1 us\" }\nbytes",
+                "line 9: flow.host: ",
+            ),
+            (
                 "[flow]",
                 "[[change]]\nat = \"1 s\"\nforward_rate = \"0 bit/s\"\n[flow]",
                 "line 7: change: links[0]: a change to a rate of zero",
@@ -513,6 +533,24 @@ bytes = "2 MB"
         let text = text.replace("30 d", "2592000 s");
         let error = read(&text).expect_err("2.6 thousand million samples");
         assert!(error.contains("give at least 259.2 ms"), "{error}");
+    }
+
+    /// Late machines make a download later, and a field changes one of the known ones.
+    #[test]
+    fn a_plan_names_its_machines() {
+        let seconds = |host: &str| {
+            let text = PLAN.replace("10 s", "60 s");
+            let text = text.replace("bytes", &format!("{host}\nbytes"));
+            let file = read(&text).expect("a plan").remove(0);
+            let records = bentpipe_sim::Records::of(&file.plan(1), std::time::Instant::now());
+            let done = records.expect("a run").transfers[0].seconds();
+            done.expect("2 MB arrive in a minute")
+        };
+        let ideal = seconds("");
+        assert!((seconds("host = {}") - ideal).abs() < 1e-9);
+        let slow = seconds("host = { like = \"slow\" }");
+        let slower = seconds("host = { like = \"slow\", tick = \"50 ms\" }");
+        assert!(ideal < slow && slow < slower, "{ideal} {slow} {slower}");
     }
 
     /// Two flows with requests and pauses, one 5 s after the other, with 100 ms and 300 ms of

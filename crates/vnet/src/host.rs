@@ -49,6 +49,9 @@ const SEGMENTS: NonZeroUsize = NonZeroUsize::new(10).expect("ten is not zero");
 /// Longer than this nothing waits on a machine that works.
 const LONGEST: Span = Span::from_millis(1_000);
 
+/// More often no machine stalls.
+const LEAST_STALL_EVERY: Span = Span::from_millis(1);
+
 impl HostSpec {
     /// Exact timers and free processors.
     pub const IDEAL: Self = Self {
@@ -108,6 +111,13 @@ impl HostSpec {
                     remedy: "give at most 100 ms for tick, 10 ms for per_packet, 1 s for the others",
                 });
             }
+        }
+        if self.stall_every > Span::ZERO && self.stall_every < LEAST_STALL_EVERY {
+            return Err(HostError {
+                field: "stall_every",
+                value: self.stall_every.to_string(),
+                remedy: "give 0 s for no stalls, or at least 1 ms",
+            });
         }
         if self.stall.0 > self.stall.1 {
             return Err(HostError {
