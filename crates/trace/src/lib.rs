@@ -9,8 +9,8 @@
 //! 4. [`quic`] attributes a datagram to its connection, decrypts its packets and reads
 //!    their frames; [`tcp`] does what can be done without keys;
 //! 5. [`rows`] is what comes out of both: a row a packet, and a row a stream frame;
-//! 6. [`parquet`] writes rows, [`summary`] says what the connections did, [`patterns`]
-//!    names the shapes of their transfers.
+//! 6. [`parquet`] writes rows, [`summary`] says what the connections did, `patterns`
+//!    below it names the shapes of their transfers.
 //!
 //! [`read`] joins them.
 
@@ -23,5 +23,4 @@ pub mod ranges;
 pub mod rows;
 pub mod parquet;
 pub mod summary;
-pub mod patterns;
 pub mod read;

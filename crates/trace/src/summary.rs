@@ -3,13 +3,16 @@
 //! A direction is summed up where it was seen first: of a capture that has a packet at
 //! several points of its way, only the first counts.
 
+mod patterns;
+
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::patterns::{Pattern, patterns};
+pub use self::patterns::Pattern;
+use self::patterns::patterns;
 use crate::quic::frames::Ack;
 use crate::quic::tls::TransportParameters;
 use crate::quic::{Connection, Frame, Side};

@@ -6,7 +6,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::summary::DirectionSummary;
+use super::DirectionSummary;
 
 /// A shape, and why it is said to be there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
