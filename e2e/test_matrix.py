@@ -109,6 +109,12 @@ def test_the_file_by_another_way_than_quic_is_no_success(path: Topology, toy: To
     assert "not by QUIC" in outcome.detail
 
 
+def test_a_client_that_lingers_is_not_waited_for(path: Topology, toy: Toy) -> None:
+    name = toy("ngtcp2", NGTCP2)
+    lingers = toy("lingers", NGTCP2.replace("exec gtlsclient", "gtlsclient") + "sleep 600\n")
+    assert fetched(path, lingers, name).verdict is Verdict.OK
+
+
 @pytest.mark.parametrize(
     ("script", "verdict", "said"),
     [

@@ -155,6 +155,9 @@ fn text(summary: &Summary<'_>) -> String {
             server.late_bytes,
             server.ce_marked,
         );
+        for pattern in &server.patterns {
+            let _ = writeln!(text, "    {}: {}", pattern.name, pattern.evidence);
+        }
         for (why, count) in &connection.undecrypted {
             let _ = writeln!(text, "    {count} packets are not decrypted: {why}");
         }

@@ -9,7 +9,8 @@
 //! 4. [`quic`] attributes a datagram to its connection, decrypts its packets and reads
 //!    their frames; [`tcp`] does what can be done without keys;
 //! 5. [`rows`] is what comes out of both: a row a packet, and a row a stream frame;
-//! 6. [`parquet`] writes rows, [`summary`] says what the connections did.
+//! 6. [`parquet`] writes rows, [`summary`] says what the connections did, `patterns`
+//!    below it names the shapes of their transfers.
 //!
 //! [`read`] joins them.
 

@@ -347,7 +347,7 @@ const fn has_number(kind: Kind) -> bool {
 }
 
 /// Every frame's name, in the order of their bits.
-const NAMES: [&str; 23] = [
+const NAMES: [&str; 24] = [
     "padding",
     "ping",
     "ack",
@@ -371,6 +371,7 @@ const NAMES: [&str; 23] = [
     "datagram",
     "ack_frequency",
     "immediate_ack",
+    "time_stamp",
 ];
 
 fn bit(frame: &Frame<'_>) -> usize {

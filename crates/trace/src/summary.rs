@@ -3,12 +3,16 @@
 //! A direction is summed up where it was seen first: of a capture that has a packet at
 //! several points of its way, only the first counts.
 
+mod patterns;
+
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
+pub use self::patterns::Pattern;
+use self::patterns::patterns;
 use crate::quic::frames::Ack;
 use crate::quic::tls::TransportParameters;
 use crate::quic::{Connection, Frame, Side};
@@ -123,6 +127,8 @@ pub struct DirectionSummary {
     pub repeated_at: Vec<(u32, u64)>,
     /// New stream bytes in each second of the connection.
     pub bytes_per_second: Vec<u64>,
+    /// Shapes of the transfer that have a name.
+    pub patterns: Vec<Pattern>,
 }
 
 /// Least, median, 95th percentile and largest.
@@ -592,7 +598,11 @@ impl Direction {
         }
     }
 
-    fn finish(mut self, peer_packets: u64) -> (DirectionSummary, Option<u64>, Option<u64>) {
+    fn finish(
+        mut self,
+        begun: u64,
+        peer_packets: u64,
+    ) -> (DirectionSummary, Option<u64>, Option<u64>) {
         let summary = &mut self.summary;
         summary.rtt_ms = spread(&mut self.rtt_us);
         if summary.acks > 0 {
@@ -601,6 +611,9 @@ impl Direction {
         let ninety_five = summary.stream_bytes - summary.stream_bytes / 20;
         if let (Some(from), Some(last)) = (self.progress.reached(ninety_five), self.last_byte) {
             summary.last_five_percent_s = Some(seconds(from, last));
+        }
+        if let (Some(first), Some(last)) = (self.first_byte, self.last_byte) {
+            summary.patterns = patterns(summary, seconds(begun, first), seconds(begun, last));
         }
         (self.summary, self.first_byte, self.last_byte)
     }
@@ -628,8 +641,8 @@ impl State {
         let [client, server] = self.directions;
         let (from_client, from_server) = (client.summary.packets, server.summary.packets);
         let server_packets = server.first_one_rtt.zip(server.last_one_rtt);
-        let (server_sent, first_byte, last_byte) = server.finish(from_client);
-        let (client_sent, request, _) = client.finish(from_server);
+        let (server_sent, first_byte, last_byte) = server.finish(begun, from_client);
+        let (client_sent, request, _) = client.finish(begun, from_server);
         let bits = server_sent.stream_bytes as f64 * 8.0;
         let rate = |from: Option<u64>, to: Option<u64>| {
             let time = seconds(from?, to?);

@@ -121,6 +121,8 @@ pub enum Frame<'a> {
     },
     /// An acknowledgement is wanted now.
     ImmediateAck,
+    /// When the packet was sent, in units of the ACK delay (draft-huitema-quic-ts; picoquic sends it).
+    TimeStamp(u64),
 }
 
 /// An ACK frame.
@@ -282,6 +284,7 @@ fn frame<'a>(kind: u64, input: &mut Input<'a>) -> Option<Option<Frame<'a>>> {
         0x1f => Frame::ImmediateAck,
         0x30 => Frame::Datagram(input.take(input.0.len())?),
         0x31 => Frame::Datagram(input.string()?),
+        0x2f5 => Frame::TimeStamp(input.varint()?),
         0xaf => Frame::AckFrequency {
             sequence: input.varint()?,
             threshold: input.varint()?,
@@ -342,6 +345,7 @@ impl Frame<'_> {
             Self::Datagram(_) => "datagram",
             Self::AckFrequency { .. } => "ack_frequency",
             Self::ImmediateAck => "immediate_ack",
+            Self::TimeStamp(_) => "time_stamp",
         }
     }
 
@@ -350,7 +354,7 @@ impl Frame<'_> {
     pub const fn elicits_ack(&self) -> bool {
         !matches!(
             self,
-            Self::Padding(_) | Self::Ack(_) | Self::ConnectionClose { .. }
+            Self::Padding(_) | Self::Ack(_) | Self::ConnectionClose { .. } | Self::TimeStamp(_)
         )
     }
 }

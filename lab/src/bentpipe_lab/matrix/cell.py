@@ -26,6 +26,8 @@ READY_S = 20.0
 SETTLE_S = 0.1
 """After the server's socket is there, before it is asked; and for tcpdump to write the last packets."""
 POLL_S = 0.02
+LINGER_S = 3.0
+"""How long a client that has the whole file may take to close its connection."""
 LOOK_S = 1.0
 """How often bounds are looked at."""
 WIDE_WINDOW = 16 << 20
@@ -123,7 +125,7 @@ def _fetch(
             requests=[f"https://{SERVER_NAME}:{PORT}/{request.file}"],
         ) as client:  # fmt: skip
             parts["client"] = client
-            _await_end(client, server, request.limit_s)
+            _await_end(client, server, request.limit_s, site.www / request.file)
 
 
 def _await_ready(path: Topology, server: Endpoint) -> None:
@@ -138,8 +140,11 @@ def _await_ready(path: Topology, server: Endpoint) -> None:
     time.sleep(SETTLE_S)
 
 
-def _await_end(client: Endpoint, server: Endpoint, limit_s: float) -> None:
+def _await_end(client: Endpoint, server: Endpoint, limit_s: float, wanted: Path) -> None:
+    """Wait for the client's end, or for its file and a little longer: some linger when they close."""
     began = looked = time.monotonic()
+    got = client.directory / "downloads" / wanted.name
+    size, whole_since = wanted.stat().st_size, None
     limit_s += client.manifest.starts_in_s
     while client.exit_code is None:
         now = time.monotonic()
@@ -150,6 +155,10 @@ def _await_end(client: Endpoint, server: Endpoint, limit_s: float) -> None:
             raise _EndedError(Verdict.TIMED_OUT, f"not done after {limit_s:.0f} s; {arrived} bytes were in its file")
         if now - looked > LOOK_S:
             looked = now
+            if got.is_file() and got.stat().st_size == size:
+                whole_since = whole_since or now
+                if now - whole_since > LINGER_S:
+                    return
             for part in (client, server):
                 if over := part.over_its_bounds():
                     raise _EndedError(Verdict.FAILED, f"the {part.role} {over}")

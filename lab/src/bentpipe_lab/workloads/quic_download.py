@@ -50,6 +50,7 @@ class QuicDownload(Workload):
         "windows": Option(cell.SHIPPED, known=(cell.SHIPPED, cell.TUNED)),
         "server_controller": Option(""),
         "server_initial_window": Option("", check=_window),
+        "file": Option("10MiB", known=("2MB", "10MiB")),
         "limit": Option("120 s", check=limit_s),
     }
     metrics: ClassVar[Mapping[str, Metric]] = {
@@ -59,7 +60,6 @@ class QuicDownload(Workload):
         "efficiency": Metric("share of the link", "", "more"),
         "repeated_bytes": Metric("repeated", "bytes"),
     }
-    file: ClassVar[str] = "10MiB"
 
     def with_options(self, chosen: Mapping[str, str]) -> Self:
         """The workload with something chosen of it."""
@@ -77,7 +77,7 @@ class QuicDownload(Workload):
         return cell.Request(
             client=self.option("client"),
             server=self.option("server"),
-            file=self.file,
+            file=self.option("file"),
             limit_s=limit_s(self.option("limit")),
             windows=self.option("windows"),
             controller=self.option("server_controller") or None,
@@ -86,4 +86,4 @@ class QuicDownload(Workload):
 
     def bound_s(self, link: Link) -> float:
         """A round trip for the handshake, one for the request, and the bytes on the forward link."""
-        return link.path_rtt_s + bounds.download_s(link, content.FILES[self.file])
+        return link.path_rtt_s + bounds.download_s(link, content.FILES[self.option("file")])
