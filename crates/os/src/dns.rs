@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::ingress::{accept, is_welcome};
+use crate::listener::{accept, is_welcome};
 use crate::udp::UdpFlow;
 
 /// A socket of an application's own is given so long for the next question: most ask once.

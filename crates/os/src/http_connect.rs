@@ -24,7 +24,7 @@ use ipnet::IpNet;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::ingress::{accept, is_welcome};
+use crate::listener::{accept, is_welcome};
 use crate::tcp::TcpFlow;
 use crate::users::Users;
 

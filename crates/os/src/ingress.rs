@@ -12,15 +12,13 @@ use fast_socks5::{ReplyError, Socks5Command};
 use ipnet::IpNet;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
+use crate::listener::{accept, is_welcome};
 use crate::tcp::TcpFlow;
 use crate::users::Users;
 use crate::{dns, socks5_udp};
 
 /// A SOCKS client that has not said where to by then is let go.
 const SOCKS_PATIENCE: Duration = Duration::from_secs(10);
-/// Wait after a failed accept: out of descriptors, most likely.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
 /// Gives redirected connections (see [`crate::tproxy`]) to `terminal`, for ever; `by_name` those whose
 /// client has asked for the name. Questions of DNS go to `resolver`, if there is one.
 pub async fn transparent(
@@ -140,35 +138,4 @@ async fn negotiate(stream: TcpStream, users: Option<&Users>) -> io::Result<Optio
 /// Opens a listener for [`socks5`].
 pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::bind(address).await
-}
-
-/// Whether `stream` comes from this machine itself or one of `clients`.
-pub(crate) fn is_welcome(stream: &TcpStream, clients: &[IpNet]) -> bool {
-    stream.peer_addr().is_ok_and(|from| {
-        let from = from.ip().to_canonical();
-        from.is_loopback() || clients.iter().any(|network| network.contains(&from))
-    })
-}
-
-/// Serves every connection that comes, for ever.
-pub(crate) async fn accept<F>(listener: TcpListener, serve: impl Fn(TcpStream) -> F)
-where
-    F: Future<Output = io::Result<()>> + Send + 'static,
-{
-    loop {
-        match listener.accept().await {
-            Ok((stream, from)) => {
-                let flow = serve(stream);
-                tokio::spawn(async move {
-                    if let Err(error) = flow.await {
-                        tracing::debug!(%from, "connection not taken: {error}");
-                    }
-                });
-            }
-            Err(error) => {
-                tracing::warn!("no connection can be accepted: {error}");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
 }

@@ -16,6 +16,7 @@ pub mod segment;
 pub mod cpu_latency;
 pub mod realtime;
 
+mod listener;
 pub mod ingress;
 pub mod http_connect;
 pub mod users;
