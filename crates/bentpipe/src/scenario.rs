@@ -18,10 +18,12 @@ const PRESETS: &[(&str, &str)] = presets!(
     "astra" "bujari-handover" "bujari-leo" "bujari-leo-codel" "bujari-leo-half-bdp"
     "bujari-leo-leo-bdp" "bujari-terrestrial" "bujari-terrestrial-codel"
     "bujari-terrestrial-half-bdp" "bujari-terrestrial-leo-bdp" "eutelsat" "geo" "iridium"
-    "ka-sat" "kosek-geo" "kosek-geo-loss-0.01" "kosek-geo-loss-0.1" "kosek-geo-loss-1"
+    "ka-sat" "ka-sat-4g" "kosek-geo" "kosek-geo-loss-0.01" "kosek-geo-loss-0.1"
+    "kosek-geo-loss-1"
     "kosek-leo" "kosek-leo-loss-0.01" "kosek-leo-loss-0.1" "kosek-leo-loss-1" "leo" "meo"
     "qir-blackhole" "qir-goodput" "qir-handshakecorruption" "qir-handshakeloss" "qir-longrtt"
-    "qir-sat" "qir-satloss" "qir-transfercorruption" "qir-transferloss" "qpep-geo" "starlink"
+    "qir-sat" "qir-satloss" "qir-terrestrial" "qir-transfercorruption" "qir-transferloss"
+    "qpep-geo" "starlink"
     "starlink-shell"
 );
 
