@@ -7,7 +7,19 @@
 
 use bentpipe_units::Time;
 
-use super::constants::*;
+/// Rounds with a long queue that is not the own one before a drain probe is due, and before the
+/// mode begins. What is sent shows after two.
+const DETECTION_ROUNDS: u32 = 2;
+/// Rounds with a short queue that end the mode: a loss may empty a short queue for a round, and
+/// BBR drains it for some every five seconds (draft-ietf-ccwg-bbr, section 5.3.4).
+const EXIT_ROUNDS: u32 = 16;
+/// Rounds in which a competing flow that was there is expected again. From the runs of
+/// `docs/model.md`.
+const EXPECTED_ROUNDS: u32 = 20;
+/// Multiplicative decrease (RFC 9438, section 4.6): share of the window that is left.
+const BETA: f64 = 0.7;
+/// C (RFC 9438, section 5), packets per second cubed.
+const C: f64 = 0.4;
 
 /// A round trip as it ended.
 #[derive(Debug, Clone, Copy)]
@@ -115,11 +127,11 @@ impl CompetitiveMode {
         if let Some(curve) = self.curve.as_mut().filter(|curve| !curve.cut) {
             // Section 4.7, with fast convergence.
             curve.w_max = if curve.window < curve.w_max {
-                curve.window * (1.0 + CUBIC_BETA) / 2.0
+                curve.window * (1.0 + BETA) / 2.0
             } else {
                 curve.window
             };
-            curve.window *= CUBIC_BETA;
+            curve.window *= BETA;
             curve.epoch_window = curve.window;
             curve.since = curve.now;
             curve.cut = true;
@@ -136,9 +148,9 @@ impl Curve {
             return;
         }
         let (w_max, from) = (self.w_max / round.packet, self.epoch_window / round.packet);
-        let k = ((w_max - from) / CUBIC_C).cbrt();
+        let k = ((w_max - from) / C).cbrt();
         let t = round.now.since(self.since).as_secs_f64() + round.rtt;
-        let target = (CUBIC_C * (t - k).powi(3) + w_max) * round.packet;
+        let target = (C * (t - k).powi(3) + w_max) * round.packet;
         self.window = target
             .clamp(self.window, 1.5 * self.window)
             .max(2.0 * round.packet);

@@ -4,7 +4,29 @@
 //! no less when less is sent. So when more than a little is lost, what was delivered is
 //! sent and no more for two rounds, and the losses of these are the answer.
 
-use super::constants::*;
+/// Share of the packets that may be lost without a question: BBR's LossThresh
+/// (draft-ietf-ccwg-bbr, section 2.9).
+const FREE: f64 = 0.02;
+/// The same as a factor of what the radio is known to lose.
+const KNOWN: f64 = 1.5;
+/// Packets that are judged together: so many lost ones, or so many sent.
+const LOST_PACKETS: u64 = 3;
+const JUDGED_PACKETS: u64 = 64;
+/// A share that is doubted whenever it comes and never believed to be the radio's.
+const MUCH: f64 = 0.2;
+/// Bounds of the share of the rate that is sent in a trial.
+const TRIAL: (f64, f64) = (0.2, 0.95);
+/// Roots of the expected number that are chance, twice that of losses one by one.
+const CHANCE: f64 = 2.0;
+/// Rounds of a trial that still tell of before, and those after which it is over.
+const BLIND_ROUNDS: u32 = 1;
+const TRIAL_ROUNDS: u32 = 3;
+/// If this share of the losses stays in a trial, they are the radio's.
+const STAYS: f64 = 0.5;
+/// Rounds until the radio's losses are doubted again: at first, and after many trials.
+const WAIT: (u32, u32) = (8, 128);
+/// Gain with which the radio's losses are followed, per judgement.
+const GAIN: f64 = 0.1;
 
 /// What a round's losses say.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -44,7 +66,7 @@ struct Trial {
 impl Losses {
     /// Share of a round that may be lost without a question.
     pub(super) fn limit(&self) -> f64 {
-        FREE_LOSS.max(KNOWN_LOSS * self.radio)
+        FREE.max(KNOWN * self.radio)
     }
 
     pub(super) fn is_trying(&self) -> bool {
@@ -67,7 +89,7 @@ impl Losses {
         }
         self.lost += lost;
         self.sent += sent;
-        let over = (self.trial.as_ref()).is_some_and(|trial| trial.rounds >= LOSS_TRIAL_ROUNDS);
+        let over = (self.trial.as_ref()).is_some_and(|trial| trial.rounds >= TRIAL_ROUNDS);
         if !over && self.lost < LOST_PACKETS && self.sent < JUDGED_PACKETS {
             return Verdict::None;
         }
@@ -77,12 +99,12 @@ impl Losses {
         );
         let share = lost as f64 / sent.max(1) as f64;
         if let Some(trial) = self.trial.take() {
-            if share < LOSS_STAYS * trial.before || share > MUCH_LOSS {
+            if share < STAYS * trial.before || share > MUCH {
                 self.next_wait = 0;
                 return Verdict::Full;
             }
             self.radio += 0.5 * (share.min(trial.before) - self.radio).max(0.0);
-            self.next_wait = (2 * self.next_wait).clamp(LOSS_WAIT.0, LOSS_WAIT.1);
+            self.next_wait = (2 * self.next_wait).clamp(WAIT.0, WAIT.1);
             self.wait = self.next_wait;
             return Verdict::Radio;
         }
@@ -95,17 +117,17 @@ impl Losses {
         self.suspected = many;
         if many {
             // Far more than the radio has ever taken is no chance.
-            if self.wait == 0 || share > MUCH_LOSS.max(2.0 * self.limit()) {
+            if self.wait == 0 || share > MUCH.max(2.0 * self.limit()) {
                 self.suspected = false;
                 self.trial = Some(Trial {
                     before: share,
                     rounds: 0,
                 });
-                return Verdict::Try((1.0 - 1.1 * share).clamp(LOSS_TRIAL.0, LOSS_TRIAL.1));
+                return Verdict::Try((1.0 - 1.1 * share).clamp(TRIAL.0, TRIAL.1));
             }
             return Verdict::None;
         }
-        self.radio += LOSS_GAIN * (share - self.radio);
+        self.radio += GAIN * (share - self.radio);
         Verdict::None
     }
 }

@@ -7,44 +7,131 @@
 //!   acknowledgements is the capacity of the bottleneck. One round trip after the
 //!   first byte the sender knows the link and need not double its window up to it.
 //! - [`queue`]: how much of the round-trip time is standing queue.
-//! - [`start`]: what the train has shown is tried, then believed; where it shows nothing, and
-//!   wherever the path has room for more than is known, slow start.
-//! - [`cruise`]: pace at the rate at which the path delivers, corrected so
+//! - Cruise (this file): pace at the rate at which the path delivers, corrected so
 //!   that the own share of the standing queue becomes [`TARGET`] times the square
-//!   root of the pipe, and raised while no queue stands.
-//! - [`losses`]: a packet lost by the radio counts as carried; what is lost less often when less
-//!   is sent was lost for want of room.
-//! - [`interruption`]: blackouts, and packets that were held.
+//!   root of the pipe. Losses do not enter: a packet lost by the radio counts as
+//!   carried. Only losses with a queue before them count as what they are.
 //! - [`drain_probe`]: now and then the queue is let run dry, which shows the base round trip, and
 //!   whether what was taken for a queue is only a longer path.
 //! - [`competitive_mode`]: when someone else keeps the queue full, follow RFC 9438 so that
 //!   neither side starves.
 //!
-//! Idle time changes nothing: two ends that own the bottleneck keep what they know. [`constants`]
-//! has every number, with its unit and what it rests on.
+//! Idle time changes nothing: two ends that own the bottleneck keep what they know.
 
-mod constants;
 mod train;
 mod queue;
 mod drain_probe;
 mod losses;
-mod start;
-mod cruise;
-mod interruption;
 mod competitive_mode;
 
 use bentpipe_units::{Span, Time};
 
 use crate::convert::whole;
 use crate::delivery::DeliveryRate;
-use crate::resume::PathMemory;
+use crate::resume::{Path, PathMemory};
 use crate::{Acked, AcksDone, Congestion, Controller, Lost, Sent};
 use competitive_mode::CompetitiveMode;
-use constants::*;
 use drain_probe::DrainProbe;
-use losses::Losses;
+use losses::{Losses, Verdict};
 use queue::Queue;
 use train::Train;
+
+/// Own packets in the standing queue, in units of the square root of the packets
+/// that fill the pipe: 9 of 1000 on GEO at 20 Mbit/s, 2 of 50 at 10 Mbit/s and
+/// 60 ms. The square root makes flows of one bottleneck equal (`docs/model.md`).
+///
+/// A flow that has less of the path than it saw there, because others share it, aims
+/// for more by the square of that ratio: this is what makes shares equal soon.
+const TARGET: f64 = 0.3;
+/// Least target, seconds of queue: timestamps of a busy machine are off by as much.
+const MIN_TARGET: f64 = 0.002;
+/// Largest target, share of the own pipe.
+const MAX_TARGET: f64 = 0.12;
+/// Time constant with which the highest rate seen is forgotten, seconds. From the runs of
+/// `docs/model.md`.
+const CAPACITY_DECAY: f64 = 40.0;
+/// Share of the queue's error corrected per round trip. With the measurement one
+/// to two round trips old, more than about 0.4 would oscillate.
+const QUEUE_GAIN: f64 = 0.3;
+/// Shares of the delivered rate that are tried beyond it while no queue stands, step by step.
+/// Slow at first: a queue of 25 packets is 2.5 % of a GEO pipe (Endres et al.).
+const PROBE_GAINS: [f64; 7] = [0.0, 0.01, 0.03, 0.08, 0.15, 0.25, 0.5];
+/// Rounds without a queue before the next of these steps; what is tried shows after two.
+const PROBE_ROUNDS: [u32; 7] = [2, 4, 2, 2, 2, 2, 2];
+/// First rate after the packet train, share of what the train showed: the
+/// train saw 20 packets, the rest may belong to others.
+const TRIAL_SHARE: f64 = 0.75;
+/// Rate after a trial that made no queue, share of what the train showed.
+const CRUISE_SHARE: f64 = 0.97;
+/// How long the trial rate must have been coming back before it is judged, share of a round trip.
+const TRIAL_TIME: f64 = 0.05;
+/// Rounds in which the rate that a train has shown is given up when acknowledgements turn out
+/// to come in slots, or through jitter. From the runs of `docs/model.md`.
+const TRAIN_DOUBT_ROUNDS: u32 = 12;
+/// Growth of the window in a round of slow start, share of itself. Doubling would fill a queue
+/// of one bandwidth-delay product before the first of it is seen.
+const SLOW_START_GROWTH: f64 = 0.75;
+/// Standing queue that ends slow start, share of the base round trip.
+const FULL_QUEUE: f64 = 0.25;
+/// Growth of the average round trip that ends slow start, share of the base round trip.
+const EXIT_RTT_GROWTH: f64 = 0.1;
+/// Acknowledgements that are later than the first ones by so many seconds come in slots
+/// perhaps, and their spacing is not believed beyond the train's own rate.
+const SMOOTH_ACKS: f64 = 0.005;
+/// A path remembered from an earlier connection is tried at half its rate (RFC 9959, section 4.3).
+const RESUME_SHARE: f64 = 0.5;
+/// A pause in which this share of the pipe could have left and did not: the sender had
+/// too little, and what comes back a round trip later says nothing about the path.
+const PAUSE: f64 = 0.05;
+/// Shortest pause of a sender, seconds; a shorter one is a late timer's.
+const MIN_PAUSE: f64 = 0.025;
+/// A flow with less than this share of the highest rate that it had, and a queue, checks whether
+/// the path has become longer.
+const REDUCED_RATE: f64 = 0.9;
+/// A standing queue of this share of the base round trip is beyond the own target: others fill it.
+const FOREIGN_QUEUE: f64 = 0.2;
+/// Whoever has no more in flight than so many times its pipe ...
+const OWN_QUEUE_GONE: f64 = 1.15;
+/// ... and so many packets, for acknowledgements come in groups, has no share in a foreign queue.
+const OWN_QUEUE_GONE_PACKETS: f64 = 12.0;
+/// A standing queue of this share of the base round trip is beyond what the controller itself
+/// makes: the path carries less than it did.
+const RATE_FALL_QUEUE: f64 = 0.15;
+/// Shortest interval over which a fallen rate is measured. Less may be the gap between two
+/// satellites, of some 40 ms.
+const MIN_RATE_INTERVAL: Span = Span::from_millis(100);
+/// Window beyond the pipe, share of the pipe: acknowledgements come in groups.
+const WINDOW_MARGIN: f64 = 0.10;
+/// The same in packets: two groups of ten, and some.
+const WINDOW_MARGIN_PACKETS: f64 = 24.0;
+/// Losses beyond this share of a round are congestion whatever the queue looks like.
+const HIGH_LOSS: f64 = 0.2;
+/// Fewer lost packets than this have no share to speak of.
+const MIN_HIGH_LOSS_PACKETS: f64 = 8.0;
+/// Losses told by one ACK frame are a burst when they are so many times the bytes that arrived.
+const BURST: u64 = 2;
+/// Packets that the peer acknowledges at once, less a few: ten are asked for at most.
+const ACK_PACKETS: f64 = 8.0;
+/// Share of a round trip without an acknowledgement that is a silence: packets are held.
+const SILENCE: f64 = 0.25;
+/// Share of the rate that is kept after a mark (RFC 8511).
+const MARK_SHARE: f64 = 0.85;
+/// And of the wanted queue: a mark says that the queue management wants a shorter one. At least
+/// the second is left, and a round without a mark gives back the third.
+const MARK_TARGET: f64 = 0.7;
+const LEAST_MARKED_TARGET: f64 = 0.2;
+const MARK_FORGOTTEN: f64 = 0.02;
+/// Rounds in which a rate that was too high is not tried again but by the first step.
+const CAREFUL_ROUNDS: u32 = 20;
+/// From this share of it on.
+const CAREFUL_FROM: f64 = 0.8;
+/// The path is in a blackout after so many round trips without any acknowledgement.
+const BLACKOUT_ROUND_TRIPS: f64 = 1.1;
+/// Packets per round trip in a blackout: the first that comes through ends it without waiting
+/// for a backed-off timer.
+const BLACKOUT_PROBES: f64 = 8.0;
+/// Most of these in a row: ten round trips. Then the probe timer (RFC 9002, section 6.2) is alone.
+const MAX_BLACKOUT_PROBES: u32 = 80;
 
 /// What the controller is doing.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,9 +147,6 @@ enum Phase {
     /// The train showed nothing that can be believed: the window grows until a queue stands, as
     /// in slow start (RFC 9002, section 7.3.1). The round trip is so long on average without one.
     SlowStart { average: Span },
-    /// Nothing came through for long: two packets, until something does. Then what the path
-    /// carried before is tried again.
-    Reopen { capacity: f64 },
     /// The path is known.
     Cruise,
 }
@@ -96,8 +180,6 @@ pub struct Satellite {
     probe_step: usize,
     /// Rounds without a queue at this probe_step.
     rounds_without_queue: u32,
-    /// Whether a queue, a mark or losses have shown that the path carries no more.
-    limit_seen: bool,
     round: Round,
     drain_probe: DrainProbe,
     last_sent: Time,
@@ -122,11 +204,8 @@ pub struct Satellite {
     /// Mean time between ACK frames, seconds.
     ack_interval: f64,
     last_frame: Time,
-    /// When acknowledgements came again after a silence, and how long that was.
+    /// When acknowledgements came again after a silence.
     silence_end: Time,
-    silence: Span,
-    /// Packets that were held, or left behind them, are told of until then.
-    held_until: Time,
     /// Share of the target that marks have left.
     marked_target: f64,
 }
@@ -136,6 +215,7 @@ pub struct Satellite {
 struct Round {
     /// Ends with the acknowledgement of a packet sent after this.
     started: Time,
+    count: u64,
     acked: u64,
     lost: u64,
     acked_packets: u64,
@@ -178,7 +258,6 @@ impl Satellite {
             rounds: 0,
             probe_step: 0,
             rounds_without_queue: 0,
-            limit_seen: false,
             round: Round::default(),
             drain_probe: DrainProbe::default(),
             last_sent: Time::ZERO,
@@ -196,8 +275,6 @@ impl Satellite {
             ack_interval: 0.0,
             last_frame: Time::ZERO,
             silence_end: Time::ZERO,
-            silence: Span::ZERO,
-            held_until: Time::ZERO,
             marked_target: 1.0,
         }
     }
@@ -245,8 +322,183 @@ impl Satellite {
         self.standing() > 1.6 * self.target() + 2.0 * self.packet
     }
 
+    /// Whether this round has lost more than the radio would.
+    fn loses_much(&self) -> bool {
+        let Round { acked, lost, .. } = self.round;
+        let lost = lost as f64;
+        self.round.started > self.slow_start_from
+            && lost > MIN_HIGH_LOSS_PACKETS * self.packet
+            && lost > HIGH_LOSS * (acked as f64 + lost)
+    }
+
+    /// Whether so much queue stands that the path must be full.
+    fn is_full(&self) -> bool {
+        self.queue.standing() > FULL_QUEUE * self.base()
+    }
+
     fn rtt(&self) -> Span {
         self.smoothed_rtt.unwrap_or(self.initial_rtt)
+    }
+
+    /// The path as remembered, if what is measured fits it.
+    fn remembered(&self) -> Option<Path> {
+        let rtt = self.queue.base()?;
+        self.memory.get().filter(|path| path.fits(rtt))
+    }
+
+    fn end_round(&mut self, now: Time) {
+        let Round {
+            acked,
+            lost,
+            queued,
+            app_limited,
+            count,
+            acked_packets,
+            lost_packets,
+            ..
+        } = self.round;
+        self.round = Round {
+            started: now,
+            count: count + 1,
+            acked_before: acked,
+            loss: lost as f64 / (acked + lost).max(1) as f64,
+            ..Round::default()
+        };
+        self.careful = self.careful.saturating_sub(1);
+        self.marked_target = (self.marked_target + MARK_FORGOTTEN).min(1.0);
+        if self.phase == Phase::Cruise
+            && now >= self.blackout_losses_until.max(self.hold_until)
+            && self.competitive.window() == 0.0
+        {
+            self.judge_losses(now, lost_packets, acked_packets + lost_packets);
+        }
+        if self.phase != Phase::Cruise || app_limited {
+            return;
+        }
+        self.rounds += 1;
+        if self.rounds <= TRAIN_DOUBT_ROUNDS && self.queue.is_noisy() {
+            self.start_slow_start();
+            return;
+        }
+        if queued {
+            self.probe_step = 0;
+            self.rounds_without_queue = 0;
+        } else {
+            self.rounds_without_queue += 1;
+            if self.rounds_without_queue >= PROBE_ROUNDS[self.probe_step] {
+                // What was carried once is tried sooner.
+                let step = if self.rate < REDUCED_RATE * self.capacity {
+                    2
+                } else {
+                    1
+                };
+                let near = self.rate > CAREFUL_FROM * self.untried;
+                let most = if self.careful > 0 && near {
+                    1
+                } else {
+                    PROBE_GAINS.len() - 1
+                };
+                self.probe_step = (self.probe_step + step).min(most);
+                self.rounds_without_queue = 0;
+            }
+        }
+        self.memory.save(Path {
+            rate: self.rate,
+            rtt: self.queue.base().unwrap_or(self.initial_rtt),
+        });
+        self.competitive.on_round(&competitive_mode::Round {
+            now,
+            long_queue: self.queue.standing() > FOREIGN_QUEUE * self.base(),
+            own_queue_gone: self.clock.in_flight() as f64
+                <= OWN_QUEUE_GONE * self.pipe() + OWN_QUEUE_GONE_PACKETS * self.packet,
+            in_flight: self.clock.in_flight() as f64,
+            pipe: self.pipe(),
+            rtt: self.rtt().as_secs_f64(),
+            packet: self.packet,
+        });
+    }
+
+    /// Losses without a queue: the radio's, or those of a link that is full all the same?
+    fn judge_losses(&mut self, now: Time, lost: u64, sent: u64) {
+        match self.losses.on_round(lost, sent) {
+            Verdict::None => {}
+            Verdict::Try(share) => {
+                self.untried = self.rate;
+                self.probe_step = 0;
+                self.rate = (share * self.rate).max(self.packet);
+            }
+            Verdict::Radio => self.rate = self.rate.max(self.untried),
+            Verdict::Full => {
+                self.probe_step = 0;
+                self.careful = CAREFUL_ROUNDS;
+                self.hold(now);
+            }
+        }
+    }
+
+    fn cruise_at(&mut self, now: Time, rate: f64) {
+        if let Phase::Trial { capacity, .. } = self.phase {
+            self.capacity = capacity;
+            self.capacity_at = now;
+        }
+        self.phase = Phase::Cruise;
+        self.rate = rate.max(self.packet);
+        self.probe_step = 1;
+        self.hold(now);
+    }
+
+    /// The next measurements still show the rate of before: one round trip to arrive,
+    /// one to be measured over.
+    fn hold(&mut self, now: Time) {
+        self.hold_until = now + self.rtt() + self.rtt();
+    }
+
+    /// The train came back, and showed so many bytes per second.
+    fn on_train(&mut self, now: Time, capacity: f64) {
+        self.rate = TRIAL_SHARE * capacity;
+        self.phase = Phase::Trial {
+            since: now,
+            back: None,
+            capacity,
+        };
+    }
+
+    /// Slow start, from what the train has shown, or from twice the first window, which is through.
+    fn start_slow_start(&mut self) {
+        self.start_window = self.pipe().max(2.0 * self.initial_window);
+        self.phase = Phase::SlowStart {
+            average: self.rtt(),
+        };
+    }
+
+    /// Nothing came through for long (RFC 9002, section 7.6).
+    fn on_persistent_congestion(&mut self, now: Time) {
+        if std::mem::take(&mut self.resumed) {
+            self.memory.forget();
+        }
+        self.losses.restart();
+        if self.phase == Phase::Cruise {
+            // What came through before is tried as what a train has shown.
+            self.probe_step = 0;
+            self.on_train(now, self.rate);
+        } else {
+            self.rate = 0.0;
+            self.start_window = self.initial_window;
+        }
+    }
+
+    /// There is a queue: what it delivers is what the path carries.
+    fn leave_slow_start(&mut self, now: Time) {
+        self.rounds = TRAIN_DOUBT_ROUNDS;
+        let base = self.queue.base().unwrap_or(self.initial_rtt);
+        let half = Span::from_nanos(base.as_nanos() / 2);
+        // When nothing could be measured yet: what this round has brought.
+        let acked = self.round.acked.max(self.round.acked_before) as f64;
+        let round = acked.max(2.0 * self.packet) / self.rtt().as_secs_f64();
+        // Without losses all of the window was through (RFC 5681, section 3.1).
+        let window = self.start_window / base.as_secs_f64();
+        let unmeasured = if self.loses_much() { round } else { window };
+        self.cruise_at(now, self.clock.rate(half).unwrap_or(unmeasured));
     }
 }
 
@@ -276,7 +528,14 @@ impl Controller for Satellite {
         } else if silent > BLACKOUT_ROUND_TRIPS * self.rtt().as_secs_f64()
             && self.queue.base().is_some()
         {
-            self.probe_blackout();
+            let probes = self.blackout.map_or(0, |blackout| blackout.probes);
+            if probes < MAX_BLACKOUT_PROBES {
+                let room = 2 * whole(self.packet);
+                self.blackout = Some(Blackout {
+                    probes: probes + 1,
+                    window: self.clock.in_flight() + room,
+                });
+            }
         }
     }
 
@@ -296,9 +555,7 @@ impl Controller for Satellite {
             Phase::SlowStart { .. } => SLOW_START_GROWTH,
             _ => 0.0,
         };
-        if !packet.app_limited
-            && 2.0 * self.clock.in_flight() as f64 >= self.start_window - 2.0 * self.packet
-        {
+        if !packet.app_limited {
             self.start_window += growth * packet.bytes as f64;
         }
         self.smoothed_rtt = Some(packet.smoothed_rtt);
@@ -320,23 +577,80 @@ impl Controller for Satellite {
             self.hold(now);
             self.blackout_losses_until = now + self.rtt() + self.rtt();
         }
-        self.notice_silence(now);
+        if now > self.last_frame {
+            let interval = now.since(self.last_frame).as_secs_f64();
+            if interval > (SILENCE * self.base()).max(MIN_RATE_INTERVAL.as_secs_f64()) {
+                self.silence_end = now;
+            }
+            let interval = interval.min(self.base());
+            self.ack_interval += 0.02 * (interval - self.ack_interval);
+        }
         self.last_frame = now;
         self.queue.on_acks_done(now, self.rtt());
         let rtt = self.queue.base().unwrap_or(self.initial_rtt);
         self.clock.on_acks_done(now, end.app_limited, rtt);
         self.round.app_limited |= end.app_limited;
-        self.notice_held_packets(now);
         if self.standing() > 0.5 * self.target() {
             self.round.queued = true;
             self.probe_step = 0;
         }
-        self.limit_seen |= self.phase == Phase::Cruise && self.queue_is_long();
 
-        if self.phase == Phase::Cruise {
-            self.cruise(now, end.app_limited);
-        } else {
-            self.start(now);
+        match self.phase {
+            Phase::Start => {
+                if let Some(path) = self.remembered() {
+                    self.rate = RESUME_SHARE * path.rate;
+                    self.resumed = true;
+                }
+                let smooth = self.queue.standing() < SMOOTH_ACKS;
+                if let Some(shown) = self.train.on_acks_done(now, smooth) {
+                    match shown {
+                        Some(capacity) => self.on_train(now, capacity),
+                        None => {
+                            // What the train has lost, it has lost as a burst.
+                            self.slow_start_from = self.last_sent;
+                            self.round = Round {
+                                started: self.last_sent,
+                                count: self.round.count + 1,
+                                ..Round::default()
+                            };
+                            self.start_slow_start();
+                        }
+                    }
+                } else if !self.train.is_out() && self.is_full() {
+                    self.leave_slow_start(now);
+                }
+            }
+            Phase::SlowStart { average } => {
+                // Slots and jitter do not change the average.
+                let average = average.min(self.rtt());
+                self.phase = Phase::SlowStart { average };
+                let more = self.rtt().as_secs_f64() - average.as_secs_f64();
+                let full = more > (EXIT_RTT_GROWTH * self.base()).max(2.0 * self.queue.noise());
+                if full || self.is_full() {
+                    self.leave_slow_start(now);
+                }
+            }
+            Phase::Trial {
+                back: Some(back),
+                capacity,
+                ..
+            } if now.since(back).as_secs_f64() >= TRIAL_TIME * self.base() => {
+                if self.queue_is_long() {
+                    // Safe retreat (RFC 9959, section 4.4).
+                    if std::mem::take(&mut self.resumed) {
+                        self.memory.forget();
+                    }
+                    let shown = self.clock.rate(now.since(back));
+                    self.cruise_at(now, shown.unwrap_or(self.rate).min(self.rate));
+                } else {
+                    let known = self
+                        .remembered()
+                        .map_or(capacity, |path| path.rate.min(capacity));
+                    self.cruise_at(now, CRUISE_SHARE * known.max(TRIAL_SHARE * capacity));
+                }
+            }
+            Phase::Trial { .. } => {}
+            Phase::Cruise => self.cruise(now, end.app_limited),
         }
     }
 
@@ -360,7 +674,6 @@ impl Controller for Satellite {
     fn on_congestion(&mut self, event: &Congestion) {
         let queue = self.queue_is_long();
         if queue || event.marked {
-            self.limit_seen = true;
             self.probe_step = 0;
             self.round.queued = true;
         }
@@ -371,13 +684,12 @@ impl Controller for Satellite {
             Phase::SlowStart { .. } => self.loses_much(),
             _ => false,
         };
-        let answered = (self.recovery_from).is_some_and(|from| event.sent <= from);
-        if event.persistent && !answered {
-            self.recovery_from = Some(event.now);
+        if event.persistent {
             self.on_persistent_congestion(event.now);
         } else if starting {
             self.leave_slow_start(event.now);
         }
+        let answered = (self.recovery_from).is_some_and(|from| event.sent <= from);
         if event.marked && !answered && self.phase == Phase::Cruise {
             self.recovery_from = Some(event.now);
             if queue {
@@ -396,9 +708,8 @@ impl Controller for Satellite {
         let own = match self.phase {
             Phase::Start if self.rate == 0.0 => self.start_window,
             Phase::SlowStart { .. } => self.start_window,
-            Phase::Reopen { .. } => 0.0,
             _ => {
-                self.pipe() * (1.0 + WINDOW_MARGIN + self.probe())
+                self.pipe() * (1.0 + WINDOW_MARGIN + PROBE_GAINS[self.probe_step])
                     + 2.0 * self.target()
                     + WINDOW_MARGIN_PACKETS * self.packet
             }
@@ -413,10 +724,10 @@ impl Controller for Satellite {
             return Some(whole(BLACKOUT_PROBES * self.packet / self.base()));
         }
         let own = match self.phase {
-            Phase::Start if !self.train.is_out() => return Some(TRAIN_RATE),
+            Phase::Start if !self.train.is_out() => return Some(train::RATE),
             Phase::Start if self.rate == 0.0 => self.start_window / self.base(),
             Phase::SlowStart { .. } => self.start_window / self.base(),
-            Phase::Start | Phase::Trial { .. } | Phase::Reopen { .. } => self.rate,
+            Phase::Start | Phase::Trial { .. } => self.rate,
             Phase::Cruise => self.rate * self.gain(),
         };
         let competitive = self.competitive.window() * 1.05 / self.rtt().as_secs_f64();
@@ -426,5 +737,85 @@ impl Controller for Satellite {
 
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(self.clone())
+    }
+}
+
+impl Satellite {
+    /// What a frame of acknowledgements changes once the path is known.
+    fn cruise(&mut self, now: Time, app_limited: bool) {
+        let rtt = self.queue.base().unwrap_or(self.initial_rtt);
+        let limit = (4.0 * self.target() / self.rate).max(RATE_FALL_QUEUE * self.base());
+        let long = now >= self.blackout_losses_until
+            && self.competitive.window() == 0.0
+            && self.queue.standing() > limit;
+        if long {
+            // The path carries less than it did. What the last quarter of a round trip (no gap
+            // between two satellites) delivered is believed for half a round trip; after that we
+            // have stopped sending, and what is delivered shows no more than that. Behind a
+            // silence packets may have been held: then only what has come since is believed.
+            self.rounds = TRAIN_DOUBT_ROUNDS;
+            let began = *self.rate_fall_since.get_or_insert(now);
+            let half = Span::from_nanos(rtt.as_nanos() / 2);
+            let quarter = Span::from_nanos(rtt.as_nanos() / 4).max(MIN_RATE_INTERVAL);
+            let silent = self.silence_end + rtt + half >= now && self.silence_end > Time::ZERO;
+            let (from, until, over) = if silent {
+                let half = half.max(MIN_RATE_INTERVAL);
+                (half, half + half, half)
+            } else if self.queue.is_noisy() {
+                (Span::ZERO, half, quarter.max(half))
+            } else {
+                (Span::ZERO, half, quarter)
+            };
+            let since = now.since(began);
+            if since >= from
+                && since <= until
+                && let Some(recent) = self.clock.rate(over)
+            {
+                self.rate = self.rate.min(recent).max(self.packet);
+            }
+            self.hold(now);
+        } else if self.rate_fall_since.take().is_some() {
+            self.clock.restart();
+            self.drain_probe.restart();
+        }
+        if !app_limited
+            && now >= self.hold_until
+            && !self.losses.is_trying()
+            && let Some(rate) = self.clock.rate(rtt)
+        {
+            // Without a queue it was the sender that was slow: its timers were late.
+            let path = self.standing() > 0.5 * self.target();
+            self.rate = if path { rate } else { rate.max(self.rate) }.max(self.packet);
+        }
+        // What the path once carried counts less and less.
+        let since = now.since(self.capacity_at).as_secs_f64();
+        self.capacity_at = now;
+        self.capacity += (self.rate - self.capacity) * (since / CAPACITY_DECAY).min(1.0);
+        self.capacity = self.capacity.max(self.rate);
+        let verdict = self.drain_probe.on_acks_done(drain_probe::Observation {
+            now,
+            rtt,
+            standing: self.queue.standing(),
+            target: self.target() / self.rate,
+            doubtful: self.round.queued && self.rate < REDUCED_RATE * self.capacity,
+            urgent: self.competitive.suspects_competitor(),
+            busy: !app_limited && self.competitive.window() == 0.0,
+        });
+        if let Some(verdict) = verdict {
+            self.competitive
+                .on_drain_probe(verdict == drain_probe::Verdict::Queue);
+            if verdict == drain_probe::Verdict::LongerPath {
+                self.queue.rebase();
+                self.round.queued = false;
+            }
+        }
+    }
+
+    fn gain(&self) -> f64 {
+        if let Some(gain) = self.drain_probe.gain(self.last_acked) {
+            return gain;
+        }
+        let error = (self.target() - self.standing()) / self.pipe();
+        (1.0 + QUEUE_GAIN * error).clamp(0.5, 2.0) + PROBE_GAINS[self.probe_step]
     }
 }

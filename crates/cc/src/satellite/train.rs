@@ -1,11 +1,25 @@
 //! The packet train: the first full packets leave back to back, and the bottleneck
 //! spreads them to its own rate.
 
-use bentpipe_units::Time;
+use bentpipe_units::{Span, Time};
 
 use crate::{Acked, Sent};
 
-use super::constants::*;
+/// Packets of a train. Twice the acknowledgement group of ten, and fewer than the
+/// smallest queue of the studies (25 packets, Endres).
+const PACKETS: u32 = 20;
+/// A train leaves at 100 Mbit/s: faster than the links it measures, slow enough for
+/// one timer per few packets.
+pub(super) const RATE: u64 = 12_500_000;
+/// A larger gap starts another train.
+const GAP: Span = Span::from_millis(5);
+/// Fewer packets between first and last acknowledgement show nothing.
+const MIN_ACKED: u64 = 5;
+/// A train that came back at more than this share of the rate at which it left was not
+/// spread by the path: the application had no more for it.
+const SPREAD_SHARE: f64 = 0.8;
+/// Unless it left at this share of its own rate: the path is at least as fast.
+const FAST_SENDING: f64 = 0.5;
 
 /// The first train of a connection that is long enough.
 #[derive(Debug, Clone, Default)]
@@ -33,14 +47,14 @@ pub(super) struct Train {
 impl Train {
     /// Whether all of it has left.
     pub(super) fn is_out(&self) -> bool {
-        self.sent >= TRAIN_PACKETS
+        self.sent >= PACKETS
     }
 
     pub(super) fn on_sent(&mut self, packet: Sent, full: f64) {
         if self.is_out() || (packet.bytes as f64) < 0.9 * full {
             return;
         }
-        if self.sent > 0 && packet.now.since(self.last) > TRAIN_GAP {
+        if self.sent > 0 && packet.now.since(self.last) > GAP {
             *self = Self::default();
         }
         if self.first.is_some() {
@@ -79,8 +93,8 @@ impl Train {
 
     /// Once, when the train has arrived: bytes per second that it shows, if it shows any.
     /// One that only shows how slowly it left does not count; another one is waited for.
-    /// All of its acknowledgements were `late` by so many seconds at least.
-    pub(super) fn on_acks_done(&mut self, now: Time, late: f64) -> Option<Option<f64>> {
+    /// Where acknowledgements are not `smooth`, they do not show more than the train's own rate.
+    pub(super) fn on_acks_done(&mut self, now: Time, smooth: bool) -> Option<Option<f64>> {
         if !self.is_out() || self.done {
             return None;
         }
@@ -94,17 +108,17 @@ impl Train {
                 self.since.0 += packets;
                 self.since.1 += bytes;
                 let over = self.from.map_or(0.0, |from| now.since(from).as_secs_f64());
-                if self.since.0 >= TRAIN_MIN_ACKED && over > 0.0 {
+                if self.since.0 >= MIN_ACKED && over > 0.0 {
                     let slope = self.since.1 as f64 / over;
                     self.shown = Some(self.shown.map_or(slope, |shown| shown.max(slope)));
                 }
             }
         }
-        if self.arrived.0 < u64::from(TRAIN_PACKETS) && !self.later {
+        if self.arrived.0 < u64::from(PACKETS) && !self.later {
             return None;
         }
         let left_at = self.left_at();
-        let brisk = left_at >= FAST_SENDING * TRAIN_RATE as f64;
+        let brisk = left_at >= FAST_SENDING * RATE as f64;
         if !brisk
             && self
                 .shown
@@ -114,10 +128,8 @@ impl Train {
             return None;
         }
         self.done = true;
-        // A train cannot wait behind more than itself: acknowledgements that are later came in a
-        // lump, and show nothing but that.
-        let lump =
-            |shown: &f64| late > SMOOTH_ACKS && late * shown > LUMP_TRAINS * self.bytes as f64;
-        Some(self.shown.filter(|shown| !lump(shown)))
+        // Acknowledgements that come in a lump show nothing but that.
+        let most = if smooth { f64::INFINITY } else { RATE as f64 };
+        Some(self.shown.map(|shown| shown.min(most)))
     }
 }
