@@ -218,8 +218,8 @@ def test_a_firewall_in_the_way_is_told_with_its_remedy(path: Topology, tmp_path:
     assert told["state"] == "ok"
 
 
-def test_the_one_capability_suffices(path: Topology) -> None:
-    """As doctor says it: a user who is nobody, and a binary with CAP_NET_ADMIN."""
+def test_two_capabilities_suffice(path: Topology) -> None:
+    """A user who is nobody, and a binary with CAP_NET_ADMIN, and with a resolver on port 53 CAP_NET_BIND_SERVICE."""
     tunnel = start_bentpipe(path)
     tunnel.terminal.stop()
     with unprivileged(tunnel) as terminal:
@@ -232,7 +232,7 @@ def test_the_one_capability_suffices(path: Topology) -> None:
 
 @contextmanager
 def unprivileged(tunnel: Bentpipe) -> Iterator[Process]:
-    """A terminal that runs as nobody, from a binary that has the capability CAP_NET_ADMIN and nothing else."""
+    """A terminal that runs as nobody, from a binary that has two capabilities and nothing else."""
     # Nobody may not enter the test's own directory.
     with tempfile.TemporaryDirectory(prefix=tunnel.path.run) as name:
         home = Path(name)
@@ -244,7 +244,7 @@ def unprivileged(tunnel: Bentpipe) -> Iterator[Process]:
         binary.chmod(0o755)
         for file in [home, *home.iterdir()]:
             os.chown(file, NOBODY, NOBODY)
-        netns.checked(["setcap", "cap_net_admin+ep", str(binary)])
+        netns.checked(["setcap", "cap_net_admin,cap_net_bind_service+ep", str(binary)])
         words: list[str | Path] = [
             "setpriv",
             f"--reuid={NOBODY}",

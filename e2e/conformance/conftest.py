@@ -42,6 +42,28 @@ def proxy(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield Proxy(adapter, path)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what a proxy is not for: it is no result, of it or of this run."""
+    left_out = [item for item in items if isinstance(item, pytest.Function) and not _is_for(item)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+def _is_for(item: pytest.Function) -> bool:
+    name = str(item.callspec.params.get("proxy", "")) if hasattr(item, "callspec") else ""
+    if name not in ALL:
+        return True
+    adapter = ALL[name]
+    match item.path.stem, item.originalname:
+        case "test_udp", _:
+            return bool(adapter.udp)
+        case "test_names", _:
+            return adapter.udp or adapter.resolver is not None
+        case _, "test_ipv6":
+            return bool(adapter.ipv6)
+    return True
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]

@@ -144,8 +144,6 @@ def test_sends_and_closes_at_once(proxy: Proxy) -> None:
 
 def test_ipv6(proxy: Proxy) -> None:
     """A server with an IPv6 address."""
-    if not proxy.adapter.ipv6:
-        pytest.skip("its adapter is for IPv4")
     with conversation(proxy, SERVER6) as (client, peer):
         send_in_background(peer, payload(500_000), then_shut=True)
         assert digest(read_to_end(client)) == digest(payload(500_000))

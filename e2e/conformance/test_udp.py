@@ -18,12 +18,6 @@ ATTEMPTS = 5
 """A datagram may be lost, and is sent again so often."""
 
 
-@pytest.fixture(autouse=True)
-def _carries_datagrams(proxy: Proxy) -> None:
-    if not proxy.adapter.udp:
-        pytest.skip("its adapter carries no UDP")
-
-
 @contextmanager
 def echo(proxy: Proxy, *, from_elsewhere: bool = False) -> Iterator[Address]:
     """A server that sends every datagram back; first, if asked to, something from another port."""

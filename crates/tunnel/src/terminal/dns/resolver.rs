@@ -27,8 +27,9 @@ use crate::wire::dns::MAX_UNDER_WAY;
 
 /// The gateway has this long for an answer, sessions that are lost on the way included.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// And so long, when there is an expired answer to give instead (RFC 8767, section 5).
-const CLIENT_PATIENCE: Duration = Duration::from_millis(1800);
+/// And so long, when there is an expired answer to give instead: 1.8 s (RFC 8767, section 5) less
+/// the millisecond that the runtime's timers may be late.
+const CLIENT_PATIENCE: Duration = Duration::from_millis(1799);
 /// Time to live of an expired answer (RFC 8767, section 4).
 const STALE_TTL: Duration = Duration::from_secs(30);
 /// Questions of one host that may wait for an answer.
