@@ -161,7 +161,7 @@ class Go(Program):
 
 @dataclass(frozen=True)
 class Cargo(Program):
-    """A program that is built from a crate of crates.io, with the versions of its own lock file."""
+    """A program that is built from a published Rust crate, with the versions of its own lock file."""
 
     pinned: str = ""
     """The crate's version."""
