@@ -126,6 +126,7 @@ def files(tunnel: Bentpipe) -> tuple[Path, Path]:
 
 def known(end: Process) -> tuple[float, float]:
     """Rate in Mbit/s and round trip in ms that the last session of an end began with."""
+    eventually(lambda: bool(KNOWN.search(end.log.read_text())), "it tells what it begins with")
     rate, rtt_ms = KNOWN.findall(end.log.read_text())[-1]
     return float(rate), float(rtt_ms)
 
