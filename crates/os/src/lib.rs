@@ -23,6 +23,7 @@ pub mod users;
 mod socks5_udp;
 pub mod dns;
 pub mod tproxy;
+mod socket_option;
 mod receive_memory;
 pub mod tcp;
 pub mod tcp_info;

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsRawFd;
 
 use bentpipe_tunnel::sockets::{Dial, Resolve};
 use bentpipe_units::Bytes;
@@ -11,6 +10,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::receive_memory::ReceiveMemory;
 use crate::resolver::Resolver;
+use crate::socket_option;
 use crate::tcp::TcpFlow;
 use crate::udp::UdpFlow;
 
@@ -59,7 +59,7 @@ impl Dial for Machine {
     async fn dial_from(&self, source: IpAddr, address: SocketAddr) -> io::Result<TcpFlow> {
         let socket = socket(address)?;
         // The port is chosen when the destination is known, so that each serves many.
-        set_option(&socket, libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+        socket_option::set(&socket, libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
         socket.bind(SocketAddr::new(source, 0))?;
         self.connect(socket, address).await
     }
@@ -104,37 +104,9 @@ impl Machine {
 /// net.core.rmem_max, and without ending its own growth as SO_RCVBUF would.
 fn open_window(stream: &TcpStream) {
     for mark in [ORIGIN_WINDOW, 1] {
-        if let Err(error) = set_option(stream, libc::SOL_SOCKET, libc::SO_RCVLOWAT, mark) {
+        if let Err(error) = socket_option::set(stream, libc::SOL_SOCKET, libc::SO_RCVLOWAT, mark) {
             // It goes without, only slower.
             tracing::debug!("SO_RCVLOWAT: {error}");
         }
-    }
-}
-
-/// Sets an option of a socket that no library offers, and that takes one C int.
-fn set_option(
-    socket: &impl AsRawFd,
-    level: libc::c_int,
-    name: libc::c_int,
-    value: libc::c_int,
-) -> io::Result<()> {
-    let size = size_of::<libc::c_int>()
-        .try_into()
-        .expect("the size of an int fits");
-    // SAFETY: the descriptor is open for the length of the call, and the value is the one C
-    // int that these options take.
-    #[expect(unsafe_code, reason = "no library offers these options")]
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            (&raw const value).cast(),
-            size,
-        )
-    };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
     }
 }

@@ -21,7 +21,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::TransparentError;
 use crate::udp::UdpFlow;
-use crate::{dns, icmp};
+use crate::{dns, icmp, socket_option};
 
 /// What the kernel holds of first datagrams that have not been read, bytes.
 const RECEIVE_BUFFER: usize = 1 << 20;
@@ -41,10 +41,10 @@ pub(super) fn listen(address: SocketAddr) -> Result<UdpSocket, TransparentError>
         if address.is_ipv6() {
             socket.set_only_v6(true)?;
             socket.set_ip_transparent_v6(true)?;
-            set_flag(&socket, libc::SOL_IPV6, libc::IPV6_RECVORIGDSTADDR)?;
+            socket_option::set(&socket, libc::SOL_IPV6, libc::IPV6_RECVORIGDSTADDR, 1)?;
         } else {
             socket.set_ip_transparent_v4(true)?;
-            set_flag(&socket, libc::SOL_IP, libc::IP_RECVORIGDSTADDR)?;
+            socket_option::set(&socket, libc::SOL_IP, libc::IP_RECVORIGDSTADDR, 1)?;
         }
         // The kernel grants what net.core.rmem_max allows; that is never an error.
         let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
@@ -52,29 +52,6 @@ pub(super) fn listen(address: SocketAddr) -> Result<UdpSocket, TransparentError>
         UdpSocket::from_std(socket.into())
     };
     open().map_err(|source| TransparentError::Listen { address, source })
-}
-
-fn set_flag(socket: &Socket, level: libc::c_int, name: libc::c_int) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    let size = size_of::<libc::c_int>()
-        .try_into()
-        .expect("the size of an int fits");
-    // SAFETY: the descriptor is open for the length of the call, and both options take one
-    // C int.
-    #[expect(unsafe_code, reason = "no library offers these options")]
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            name,
-            (&raw const on).cast(),
-            size,
-        )
-    };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 /// What gives datagrams to a flow, by application and destination.
