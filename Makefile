@@ -67,7 +67,7 @@ unit: setup ## the tests of the crates and of the lab
 
 e2e: setup ## real programs through a real tunnel, in network namespaces
 	cargo build --workspace --locked
-	@BENTPIPE=$(CHECKED) $(NETADMIN) --or-skip $(PYTHON) -m pytest -c lab/pyproject.toml --rootdir e2e -n 4 --dist loadscope e2e
+	@BENTPIPE=$(CHECKED) $(NETADMIN) --or-skip $(PYTHON) -m pytest -c lab/pyproject.toml --rootdir e2e -n 6 --dist loadscope e2e
 
 ROUGH_S ?= 1200
 rough: setup build ## rough weather for ROUGH_S seconds (1200), ROUGH_SEED says which: both ends killed, moved, flooded, starved
