@@ -15,7 +15,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use self::document::Head;
+use self::document::{Head, nanoseconds};
 use crate::capture::{CaptureError, decompressed};
 use crate::quic::frames::Frames;
 use crate::quic::header::{Id, Kind};
@@ -223,7 +223,9 @@ impl<S: Sink> Events<'_, S> {
                 .unwrap_or(0);
             let datagram = Datagram {
                 frame: self.number,
-                time_ns: self.origin_ns.saturating_add((time * self.unit_ns) as u64),
+                time_ns: self
+                    .origin_ns
+                    .saturating_add(nanoseconds(time, self.unit_ns)),
                 interface: 0,
                 from: connection.client,
                 to: connection.server,

@@ -45,7 +45,10 @@ static CODES: LazyLock<Codes> = LazyLock::new(|| {
         code += u32::from(count[length]);
         place += count[length];
     }
-    let mut symbols: [u16; 257] = std::array::from_fn(|symbol| symbol as u16);
+    let mut symbols = [0; 257];
+    for (symbol, place) in (0u16..).zip(&mut symbols) {
+        *place = symbol;
+    }
     symbols.sort_by_key(|symbol| LENGTHS[usize::from(*symbol)]);
     Codes {
         symbols,

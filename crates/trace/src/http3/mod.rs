@@ -16,7 +16,7 @@ use crate::quic::bytes::Input;
 /// The application protocol (ALPN) whose streams are read.
 pub const PROTOCOL: &str = "h3";
 /// Bytes of a frame, other than DATA, that is read.
-const MOST_OF_A_FRAME: u64 = 64 << 10;
+const MOST_OF_A_FRAME: usize = 64 << 10;
 /// Bytes of all streams together that are held because they came too early.
 const MOST_HELD: usize = 16 << 20;
 /// Streams that are followed.
@@ -201,7 +201,7 @@ impl Stream {
         let head = (self.buffer.len() - input.0.len()) as u64;
         let fields = match number {
             0 => None,
-            _ if length > MOST_OF_A_FRAME => None,
+            _ if length > MOST_OF_A_FRAME as u64 => None,
             _ => fields(number, input.take(usize::try_from(length).ok()?)?),
         };
         found.push(Http3Frame {
@@ -221,7 +221,7 @@ impl Stream {
             Ok(bytes) if bytes < self.buffer.len() => drop(self.buffer.drain(..bytes)),
             _ => self.buffer.clear(),
         }
-        if self.buffer.capacity() > MOST_OF_A_FRAME as usize && self.buffer.is_empty() {
+        if self.buffer.capacity() > MOST_OF_A_FRAME && self.buffer.is_empty() {
             self.buffer = Vec::new();
         }
     }
@@ -250,7 +250,10 @@ fn name(number: u64) -> Cow<'static, str> {
 /// Numbers that mean nothing and are sent to see whether they are ignored (RFC 9114, section 7.2.8),
 /// and those that are not known here.
 fn unknown(number: u64) -> String {
-    if number >= 0x21 && (number - 0x21) % 0x1f == 0 {
+    if number
+        .checked_sub(0x21)
+        .is_some_and(|beyond| beyond.is_multiple_of(0x1f))
+    {
         "reserved".into()
     } else {
         format!("{number:#x}")

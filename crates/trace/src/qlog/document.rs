@@ -53,7 +53,7 @@ impl Head {
             } else {
                 Side::Client
             },
-            origin_ns: (since.unwrap_or(0.0) * unit_ns) as u64,
+            origin_ns: nanoseconds(since.unwrap_or(0.0), unit_ns),
             unit_ns,
         }
     }
@@ -71,6 +71,16 @@ pub(super) fn heads(source: impl Read) -> Vec<Head> {
     // What is damaged is told by whoever reads the events.
     drop(walk.deserialize(&mut Deserializer::from_reader(source)));
     heads
+}
+
+/// A time of a log, rounded; what is negative is zero.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "such a conversion saturates"
+)]
+pub(super) fn nanoseconds(time: f64, unit_ns: f64) -> u64 {
+    (time * unit_ns).round() as u64
 }
 
 /// Gives every event of every trace of a document to `each`, with the place of its trace.

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use super::document::nanoseconds;
+
 /// The longest piece of data that a frame is given.
 const MOST: u64 = 1 << 16;
 /// Ranges of an ACK frame that are written.
@@ -82,12 +84,14 @@ pub(super) fn write(out: &mut Vec<u8>, frame: &Value, unit_ns: f64) {
 }
 
 fn varint(out: &mut Vec<u8>, value: u64) {
-    match value {
-        0..0x40 => out.push(value as u8),
-        0x40..0x4000 => out.extend((value as u16 | 0x4000).to_be_bytes()),
-        0x4000..0x4000_0000 => out.extend((value as u32 | 0x8000_0000).to_be_bytes()),
-        _ => out.extend((value.min((1 << 62) - 1) | 0xc000_0000_0000_0000).to_be_bytes()),
-    }
+    let value = value.min((1 << 62) - 1);
+    let (length, mark) = match value {
+        0..0x40 => (1, 0),
+        0x40..0x4000 => (2, 0x4000),
+        0x4000..0x4000_0000 => (4, 0x8000_0000),
+        _ => (8, 0xc000_0000_0000_0000),
+    };
+    out.extend_from_slice(&(value | mark).to_be_bytes()[8 - length..]);
 }
 
 fn all(out: &mut Vec<u8>, kind: u64, fields: &[u64]) {
@@ -122,7 +126,7 @@ fn ack(out: &mut Vec<u8>, frame: &Value, unit_ns: f64) {
         .and_then(Value::as_f64)
         .unwrap_or(0.0);
     // In units of eight microseconds, the default (RFC 9000, section 18.2).
-    let delay = (delay * unit_ns / 8e3).round() as u64;
+    let delay = nanoseconds(delay, unit_ns) / 8000;
     let (mut smallest, mut further) = (first, Vec::new());
     for &(first, last) in ranges.iter().skip(1).take(MOST_RANGES) {
         let Some(gap) = smallest.checked_sub(last + 2) else {
