@@ -85,6 +85,8 @@ class Workload(Part, ABC):
     runs_for_s: ClassVar[float | None] = None
     """How long it lasts, where that is fixed and its time tells nothing."""
 
+    reads_records: ClassVar[bool] = False
+    """Whether it wants the emulator to write down what becomes of each packet."""
     overhead_s: float = 0.0
     """What a run may take beside what it measures: the start of a browser, for example."""
     usual_s: float | None = None
