@@ -52,3 +52,12 @@ def test_an_option_is_of_the_workloads_that_have_it(tmp_path: Path) -> None:
     assert bounds[0] < bounds[1]
     with pytest.raises(LabError, match=r"axes\.workload\.size = 'much'"):
         points.expand(plan.parse(text.replace('"2 MB"', '"much"'), tmp_path))
+
+
+def test_a_workload_is_left_out_with_a_system_that_does_not_carry_it(tmp_path: Path) -> None:
+    text = PLAN_REAL.replace('"direct"', '["direct", "quic-pep"]').replace('"first byte"', '["download", "web page"]')
+    expansion = points.expand(plan.parse(f'{text}"workload.protocol" = ["HTTP/2", "HTTP/3"]\n', tmp_path))
+    of_pep = [point.options["protocol"] for point in expansion.points if point.system == "quic-pep"]
+    assert of_pep == ["HTTP/3"]
+    assert "left out: download over TCP, which quic-pep does not carry" in expansion.notes
+    assert len(expansion.points) == 4

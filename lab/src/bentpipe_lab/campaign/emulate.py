@@ -169,7 +169,7 @@ def _measure(unit: Unit, run: Run, path: Topology, counters: SatelliteCounters, 
         crossed = counters.read() - before
         if outcome.verdict is Verdict.OK:
             outcome = _doubted(outcome, certificate, SYSTEMS[essence["system"]], crossed)
-        seen = {**evidence, "crossed_the_satellite_hop": crossed.as_record()}
+        seen = {**evidence, "crossed": crossed.as_record()}
         _print(unit, replace(run, attempt=attempt), outcome, certificate, seen, began)
         if outcome.verdict is not Verdict.EMULATOR_LATE:
             return
@@ -180,8 +180,8 @@ def _doubted(outcome: Outcome, certificate: Certificate | None, system: System, 
     if system.carrier is not None and crossed.beside_bytes > crossed.carried_bytes:
         return replace(
             outcome, verdict=Verdict.NOT_IN_PATH, seconds=None,
-            detail=f"{crossed.beside_bytes} bytes of the client crossed the satellite hop beside {system.name}, which"
-            f" carried {crossed.carried_bytes}",
+            detail=f"{crossed.beside_bytes} bytes of the client's own beside {system.name}, of which there are"
+            f" {crossed.carried_bytes}, {system.carrier}",
         )  # fmt: skip
     if certificate is not None and not certificate.valid:
         return replace(outcome, verdict=Verdict.EMULATOR_LATE, detail="; ".join(certificate.reasons))

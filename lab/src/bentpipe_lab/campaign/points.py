@@ -100,6 +100,10 @@ def expand(plan: Plan) -> Expansion:
             applying = {
                 name: value for name, value in axes.items() if _applies(name, system.name, workload.name, clock)
             }
+            over = workload.with_options(_chosen(applying)).over
+            if over not in system.carries:
+                notes[f"left out: {workload.name} over {over}, which {system.name} does not carry"] = None
+                continue
             gone = [name for name in axes if name not in applying]
             for whose, names in (
                 (workload.name, [name for name in gone if name.startswith("workload.")]),
