@@ -37,8 +37,8 @@ controllers: setup build ## the tunnel's controllers beside each other over GEO,
 budgets: build ## the controllers against their goals in virtual time; writes out/budgets.json
 	@$(BIN) sim budgets --out out/budgets.json
 
-studies: setup build ## published studies in virtual time, beside their figures; writes out/studies/report.html
-	@$(PYTHON) -m bentpipe_lab studies --out out/studies
+studies: setup build ## published studies beside their figures, each at most ten minutes; FULL=1: whole; writes out/studies/index.html
+	@$(NETADMIN) $(PYTHON) -m bentpipe_lab studies $(if $(FULL),,--quick) --out out/studies
 
 schemas: build ## the JSON Schemas of all files, as the binary prints them; writes schemas/
 	@mkdir -p schemas

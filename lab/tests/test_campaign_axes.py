@@ -1,5 +1,6 @@
 """Axes of a plan that reach into the kernel's TCP and into workloads."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,25 @@ def test_a_workload_is_left_out_with_a_system_that_does_not_carry_it(tmp_path: P
     assert of_pep == ["HTTP/3"]
     assert "left out: download over TCP, which quic-pep does not carry" in expansion.notes
     assert len(expansion.points) == 4
+
+
+def test_fields_of_a_scenario_are_reached_by_name_and_place(tmp_path: Path) -> None:
+    text = PLAN_REAL.replace('"leo"', '"bujari-handover"')
+    fields = {
+        "scenario.switch.0.forward.queue": "10 packets",
+        "scenario.forward.queue.codel.limit": "20 packets",
+        "scenario.forward.change.0.at": "5 s",
+        "scenario.forward.change.0.rate": "2 Mbit/s",
+    }
+    text += "".join(f'"{name}" = "{value}"\n' for name, value in fields.items())
+    (point,) = points.expand(plan.parse(text, tmp_path)).points
+    scenario = tomllib.loads(point.scenario_toml)
+    assert scenario["switch"][0]["forward"]["queue"] == "10 packets"
+    assert scenario["forward"]["queue"] == {"codel": {"limit": "20 packets"}}
+    assert scenario["forward"]["change"] == [{"at": "5 s", "rate": "2 Mbit/s"}]
+
+
+def test_a_place_that_a_list_does_not_have_is_told(tmp_path: Path) -> None:
+    text = PLAN_REAL.replace('"leo"', '"bujari-handover"') + '"scenario.switch.2.forward.queue" = "10 packets"\n'
+    with pytest.raises(LabError, match=r"switch\.2\.forward\.queue: '2' is no place in a list of 1"):
+        points.expand(plan.parse(text, tmp_path))

@@ -31,9 +31,14 @@ class Pair:
 
 
 def pairs(name: str, rows: Sequence[MetricRow]) -> list[Pair]:
-    """Every published figure whose axes a point has; what a point leaves to its workload is the workload's default."""
-    found = []
-    for line in published.table(name):
+    """Every published figure whose axes a point has; what a point leaves to its workload is the workload's default.
+
+    Without a name there is no publication.
+    """
+    found: list[Pair] = []
+    if not name:
+        return found
+    for line in published.figures(name):
         wanted = {
             axis: value
             for axis, value in line.items()

@@ -219,15 +219,33 @@ def _scenario(file: Path, changed: tuple[tuple[str, Value], ...]) -> str:
     """A scenario's text, with fields set and with the files that it names by their whole paths."""
     table = copy.deepcopy(tomllib.loads(file.read_text()))
     for name, value in changed:
-        place: dict[str, Any] = table
-        *parents, last = name.split(".")
-        for parent in parents:
-            place = place.setdefault(parent, {})
-            if not isinstance(place, dict):
-                raise PlanError(f"axes.scenario.{name}: {parent} is no table of {file.name}")
-        place[last] = value
+        try:
+            _set(table, name.split("."), value)
+        except (IndexError, ValueError) as error:
+            raise PlanError(f"axes.scenario.{name}: {error}, in {file.name}") from error
     _absolute(table, file.parent)
     return tomli_w.dumps(table)
+
+
+def _set(place: Any, names: Sequence[str], value: Value) -> None:
+    """Set one field; a number is a place in a list, the one behind its end too, and a table replaces what is none."""
+    first, *further = names
+    if isinstance(place, list):
+        key: Any = int(first) if first.isdecimal() else len(place) + 1
+        if key > len(place):
+            raise IndexError(f"{first!r} is no place in a list of {len(place)}")
+        if key == len(place):
+            place.append({})
+    else:
+        key = first
+    if not further:
+        place[key] = value
+        return
+    below = place[key] if isinstance(place, list) else place.get(key)
+    if not isinstance(below, dict | list):
+        below = [] if further[0].isdecimal() else {}
+        place[key] = below
+    _set(below, further, value)
 
 
 def _absolute(table: Any, directory: Path) -> None:

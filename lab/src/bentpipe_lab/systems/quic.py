@@ -11,7 +11,10 @@ from bentpipe_lab.systems.contract import Settings, Simulation, System
 
 
 class Quic(System):
-    """A new QUIC connection over the satellite link alone: its handshake counts, the ground does not."""
+    """A new QUIC connection over the satellite link alone: its handshake counts, the ground does not.
+
+    Fields of its transport are those of [flow] in a plan of the simulator.
+    """
 
     name = "quic"
     order = 30
@@ -39,11 +42,10 @@ class Quic(System):
         """One connection that fetches the bytes."""
         if request.transfer.upload:
             raise UnsupportedError("quic has no upload in virtual time: use a scenario with its directions exchanged")
-        if request.settings.fields:
-            raise UnsupportedError(f"quic has no [transport] table: leave out {', '.join(request.settings.fields)}")
         flow: dict[str, Any] = {
             "controller": request.settings.controller or "satellite",
             "bytes": f"{request.transfer.size} B",
+            **request.settings.fields,
         }
         if request.settings.initial_window is not None:
             flow["initial_window"] = request.settings.initial_window
