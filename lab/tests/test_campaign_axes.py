@@ -8,6 +8,7 @@ import pytest
 from bentpipe_lab.campaign import plan, points
 from bentpipe_lab.errors import LabError
 from bentpipe_lab.net.tcp import KernelTcp
+from bentpipe_lab.records import parts
 
 PLAN_REAL = """\
 name = "axes"
@@ -84,3 +85,13 @@ def test_a_place_that_a_list_does_not_have_is_told(tmp_path: Path) -> None:
     text = PLAN_REAL.replace('"leo"', '"bujari-handover"') + '"scenario.switch.2.forward.queue" = "10 packets"\n'
     with pytest.raises(LabError, match=r"switch\.2\.forward\.queue: '2' is no place in a list of 1"):
         points.expand(plan.parse(text, tmp_path))
+
+
+def test_a_change_of_address_is_a_move_of_the_simulators_terminal(tmp_path: Path) -> None:
+    text = 'name = "move"\n[axes]\nscenario = "bujari-handover"\nsystem = "quic"\nworkload = "perf"\n'
+    (point,) = points.expand(plan.parse(text, tmp_path)).points
+    assert point.simulation is not None
+    assert point.simulation["move"]["at"] == "90 s"
+    assert point.simulation["move"]["link"]["forward"]["delay"] == "60 ms"
+    assert "switch" not in point.simulation["link"]
+    assert parts.moves_s(point.simulation) == [90.0]

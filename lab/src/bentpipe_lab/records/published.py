@@ -4,8 +4,9 @@ import csv
 from collections.abc import Mapping, Sequence
 from importlib import resources
 
-METRIC, VALUE, RUNS = "metric", "value", "n"
-"""Columns of a file whose figures stand beside points of a campaign; its other columns are axes of a plan."""
+METRIC, VALUE, RUNS, SPREAD = "metric", "value", "n", "sd"
+"""Columns of a file whose figures stand beside points of a campaign; its other columns are axes of a plan; a
+spread is a standard deviation."""
 
 
 def names() -> list[str]:

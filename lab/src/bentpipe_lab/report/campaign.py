@@ -228,6 +228,7 @@ def _published_lines(campaign: Campaign, figures: Sequence[MetricRow]) -> list[d
             "title": described(each.ours).title,
             "unit": described(each.ours).unit,
             "theirs": each.theirs,
+            "their_spread": each.their_spread,
             "their_runs": each.their_runs,
             "interval": each.ours.interval,
             "difference": f"{each.difference:+.1%}",

@@ -31,6 +31,8 @@ MOST_PANELS = 8
 LOG_FROM = 40
 """A sweep over more than this ratio is drawn with a logarithmic axis."""
 LEAST_OF_A_SWEEP = 3
+LEAST_OF_A_DISTRIBUTION = 5
+"""Fewer runs are steps and no distribution."""
 BASELINES = ("direct", "quic")
 """What others are a multiple of, over time: a path without a proxy."""
 
@@ -130,7 +132,9 @@ def medians(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
 
 def distributions(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
     """Distributions of times; runs that did not end well are censored at their limit."""
-    panels = panels_of(rows)
+    panels = [
+        (title, some) for title, some in panels_of(rows) if any(row.n_total >= LEAST_OF_A_DISTRIBUTION for row in some)
+    ]
     charts = []
     for number_, first in enumerate(range(0, len(panels), MOST_PANELS), start=1):
         some = panels[first : first + MOST_PANELS]
