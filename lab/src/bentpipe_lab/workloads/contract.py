@@ -85,7 +85,9 @@ class Workload(Part, ABC):
     programs: ClassVar[Sequence[Program]] = ()
     """The programs that it needs, beside those of every path."""
     overhead_s: float = 0.0
-    """What a run takes beside what it measures: the start of a browser, for example."""
+    """What a run may take beside what it measures: the start of a browser, for example."""
+    usual_s: float | None = None
+    """What it takes usually, where that is much less."""
 
     def with_options(self, chosen: Mapping[str, str]) -> Self:
         """The workload with something chosen of it."""
