@@ -227,7 +227,6 @@ def test_rough_weather(path: Topology, state: Path) -> None:
     assert state.is_dir()
     server = Server(path)
     tunnel = start_bentpipe(path)
-    hold_after_stop(tunnel)
     watch = Watch(path)
     before = {end.name: (descriptors(end), lines(end)) for end in ends(tunnel)}
     began = time.monotonic()
@@ -246,15 +245,6 @@ def test_rough_weather(path: Topology, state: Path) -> None:
     assert "bentpipe" not in path.terminal.run("nft", "list", "ruleset"), "rules are left"
     assert tunnel.gateway.stop() == 0
     assert not strays, f"{len(strays)} of {watch.packets} packets left outside the tunnel, the first {strays[0]!r}"
-
-
-def hold_after_stop(tunnel: Bentpipe) -> None:
-    """What would be taken is held back also when the terminal is stopped in order: by default it goes its own way."""
-    assert tunnel.terminal.stop() == 0
-    text = tunnel.terminal_config.read_text()
-    hold = 'interfaces = ["lan0"]\nafter_stop = "hold"'
-    tunnel.terminal_config.write_text(text.replace('interfaces = ["lan0"]', hold))
-    tunnel.start_terminal()
 
 
 def test_idle_flows_wake_nobody(own_tunnel: Bentpipe) -> None:
