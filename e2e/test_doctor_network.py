@@ -1,4 +1,4 @@
-"""`bentpipe doctor --network`: what it finds of the network between a terminal and its gateway, and what it says of it."""
+"""`bentpipe doctor --network`: what it finds between a terminal and its gateway, and what it says of it."""
 
 import json
 import subprocess
@@ -87,7 +87,7 @@ def test_a_proxy_of_the_operator(far_tunnel: Bentpipe) -> None:
     """Somebody answers in the gateway's place, sooner than the way allows."""
     terminal = far_tunnel.path.terminal
     with terminal.socket() as proxy:
-        proxy.bind(("0.0.0.0", 9999))  # noqa: S104 (in a namespace of the test's)
+        proxy.bind(("0.0.0.0", 9999))
         proxy.listen()
         with rule(terminal, "type nat hook output priority -100", "tcp dport 80 redirect to :9999"):
             code, found = doctor(far_tunnel)

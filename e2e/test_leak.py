@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bentpipe_lab.net.process import Process
 from bentpipe_lab.net.topology import LAN, SERVER4, SERVER6, Topology
-from bentpipe_lab.systems.tunnel import Bentpipe, start_bentpipe
+from bentpipe_lab.systems.tunnel import start_bentpipe
 from conversation import eventually
 from datagrams import ask, open_socket, peer
 

@@ -86,7 +86,9 @@ class Workload(Part, ABC):
     """How long it lasts, where that is fixed and its time tells nothing."""
 
     overhead_s: float = 0.0
-    """What a run takes beside what it measures: the start of a browser, for example."""
+    """What a run may take beside what it measures: the start of a browser, for example."""
+    usual_s: float | None = None
+    """What it takes usually, where that is much less."""
 
     def with_options(self, chosen: Mapping[str, str]) -> Self:
         """The workload with something chosen of it."""
