@@ -228,7 +228,7 @@ def clock_stepped(tunnel: Bentpipe) -> None:
     if kept.exists():
         kept.write_text(re.sub(r"\b20\d\d-", "2099-", kept.read_text()))
     ahead = ["unshare", "--time", "--monotonic", "86400", "--boottime", "86400"]
-    argv = [*ahead, host.binary(), "terminal", "--config", tunnel.terminal_config.absolute()]
+    argv: list[str | Path] = [*ahead, host.binary(), "terminal", "--config", tunnel.terminal_config.absolute()]
     tunnel.terminal = tunnel.path.start("terminal", tunnel.path.terminal, argv)
     tunnel.terminal.wait_line("ready")
     tunnel.terminal.wait_line("session: up")
