@@ -11,7 +11,9 @@ from bentpipe_lab.net.topology import Topology, topology
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.workloads import WORKLOADS
 
-SAYS_ALL_IS_WELL = '{"http_code": 200, "time_total": 0.5, "time_starttransfer": 0.4, "time_connect": 0.1, "size_upload": 1}'
+SAYS_ALL_IS_WELL = (
+    '{"http_code": 200, "time_total": 0.5, "time_starttransfer": 0.4, "time_connect": 0.1, "size_upload": 1}'
+)
 LIAR = """#!/bin/sh
 head -c {count} /dev/zero
 echo '{said}' >&2
