@@ -9,7 +9,7 @@ use bentpipe_link::Scenario;
 use bentpipe_perf::client;
 use bentpipe_perf::clock::Clock;
 use bentpipe_perf::parameters::Parameters;
-use bentpipe_perf::protocol::ALPN;
+use bentpipe_perf::protocol::{ALPN, Application};
 use bentpipe_perf::quic::{QuicDialler, Target};
 use bentpipe_perf::report::Report;
 use bentpipe_perf::server::Service;
@@ -123,7 +123,7 @@ fn run(
             false => credentials.fingerprint(),
         };
         let tls = tls::server(credentials, &[ends.protocol], None).expect("TLS");
-        let mut config = noq::ServerConfig::with_crypto(Arc::new(tls));
+        let mut config = noq::ServerConfig::with_crypto(tls);
         config.transport_config(Arc::new(ends.server.transport(PathMemory::default())));
         let socket = network.gateway(address);
         let server = bentpipe_sim::tunnel::endpoint(&clock, socket, (1, 0), Some(config))
@@ -136,6 +136,7 @@ fn run(
             parameters: (&ends.server).into(),
             interval: Span::from_millis(1_000),
             connections: 100,
+            files: None,
             tell: Arc::new(move |report| told.lock().expect("no panic").push(report)),
         };
         match (ends.dead, ends.lie) {
@@ -152,6 +153,7 @@ fn run(
                 address,
                 name: "server.test".into(),
                 trust: Trust::Key(key.expect("a fingerprint")),
+                application: Application::Perf,
                 resume: ends.resume,
                 patience: Span::from_millis(5_000),
             },

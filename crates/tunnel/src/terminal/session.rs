@@ -43,12 +43,11 @@ impl Session {
         lease: PathLease,
         gateway: Target,
     ) -> Result<Self, String> {
-        let wire = Connection::new(
+        let (wire, flows) = Connection::new(
             connection.clone(),
             &transport.pool(),
             transport.flow_window(),
         );
-        let flows = wire.flows();
         let (mut driver, requests) = h3::client::builder()
             .max_field_section_size(MAX_FIELD_SECTION)
             .send_grease(false)
