@@ -198,7 +198,8 @@ impl Connection for QuicConnection {
     }
 
     fn close(&self) {
-        self.connection.close(NO_ERROR, b"");
+        let application = Application::of(&self.connection).unwrap_or_default();
+        self.connection.close(application.no_error(), b"");
     }
 }
 

@@ -15,7 +15,7 @@ use crate::datagrams::Answers;
 use crate::error::PerfError;
 use crate::files::{self, Files};
 use crate::meter::{Intervals, Meter};
-use crate::protocol::Application;
+use crate::protocol::{Application, NO_ERROR};
 use crate::quic::{self, QuicConnection, note_confirmed};
 use crate::report::{ParametersReport, Record, Report, Role, SCHEMA, TransportKind, nanos};
 use crate::streams;
@@ -116,7 +116,8 @@ impl Service {
         let ended = watch.during(work).await;
         let error = match ended {
             ConnectionError::ApplicationClosed(close)
-                if close.error_code == application.no_error() =>
+                // Some stacks say so in another protocol's words.
+                if [NO_ERROR, application.no_error()].contains(&close.error_code) =>
             {
                 None
             }
