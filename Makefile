@@ -36,11 +36,13 @@ bench: setup build ## speed, memory and punctuality of tunnel and emulator; writ
 controllers: setup build ## the tunnel's controllers beside each other over GEO, LEO and a lossy GEO, in real time
 	@$(NETADMIN) $(PYTHON) -m bentpipe_lab controllers --out out/controllers
 
-budgets: build ## the controllers against their goals in virtual time; writes out/budgets.json
+LINKS_SEED ?= 1
+budgets: build ## the controllers against their goals, and on 200 links drawn by LINKS_SEED (1); writes out/budgets.json
+	@$(BIN) sim never-worst --seed $(LINKS_SEED) --out out/never-worst.json
 	@$(BIN) sim budgets --out out/budgets.json
 
-studies: setup build ## published studies in virtual time, beside their figures; writes out/studies/report.html
-	@$(PYTHON) -m bentpipe_lab studies --out out/studies
+studies: setup build ## published studies beside their figures, each at most ten minutes; FULL=1: whole; writes out/studies/index.html
+	@$(NETADMIN) $(PYTHON) -m bentpipe_lab studies $(if $(FULL),,--quick) --out out/studies
 
 schemas: build ## the JSON Schemas of all files, as the binary prints them; writes schemas/
 	@mkdir -p schemas
