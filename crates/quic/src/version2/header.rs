@@ -24,7 +24,8 @@ fn rotated(first: u8, by: u8) -> u8 {
     if first & LONG == 0 {
         return first;
     }
-    first & !TYPE | (((first & TYPE) >> 4) + by) % 4 << 4
+    let kind = (((first & TYPE) >> 4) + by) % 4;
+    (first & !TYPE) | (kind << 4)
 }
 
 /// Gives the packets of version 2 in a datagram the types of version 1. What is no such packet,
