@@ -41,8 +41,8 @@ budgets: build ## the controllers against their goals, and on 200 links drawn by
 	@$(BIN) sim never-worst --seed $(LINKS_SEED) --out out/never-worst.json
 	@$(BIN) sim budgets --out out/budgets.json
 
-studies: setup build ## published studies in virtual time, beside their figures; writes out/studies/report.html
-	@$(PYTHON) -m bentpipe_lab studies --out out/studies
+studies: setup build ## published studies beside their figures, each at most ten minutes; FULL=1: whole; writes out/studies/index.html
+	@$(NETADMIN) $(PYTHON) -m bentpipe_lab studies $(if $(FULL),,--quick) --out out/studies
 
 schemas: build ## the JSON Schemas of all files, as the binary prints them; writes schemas/
 	@mkdir -p schemas

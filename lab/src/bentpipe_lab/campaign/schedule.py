@@ -56,12 +56,13 @@ def estimate_s(points: Mapping[str, Point], each: Unit) -> float:
 
 def run_s(point: Point) -> float:
     """About how long a run takes."""
+    workload = WORKLOADS[point.workload].with_options(point.options)
     if point.clock == REAL:
-        workload = WORKLOADS[point.workload].with_options(point.options)
         usual_s = workload.overhead_s if workload.usual_s is None else workload.usual_s
         return 0.1 + 1.4 * point.bound_s + usual_s
-    transfer = WORKLOADS[point.workload].with_options(point.options).transfer
-    size = 0 if transfer is None else transfer.size
+    size = 0.0 if workload.transfer is None else workload.transfer.size
+    if workload.runs_for_s is not None:
+        size = min(size, point.link.forward.rate_bit_s / 8 * workload.runs_for_s)
     if SYSTEMS[point.system].warms_up:
         size += 2 * content.FILES["10MiB"] + content.FILES["2MB"]
     return RUN_S + size / STREAM_PAYLOAD * SYSTEMS[point.system].simulated_packet_s

@@ -10,7 +10,7 @@ from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import Topology
 from bentpipe_lab.records.sample import Outcome
 from bentpipe_lab.stacks.manifest import all_manifests
-from bentpipe_lab.workloads.contract import Metric, Option, Workload
+from bentpipe_lab.workloads.contract import QUIC, Metric, Option, Workload
 
 SAMPLE = "ngtcp2"
 """What is taken where a plan names no implementation: both ends come from the distribution."""
@@ -43,6 +43,7 @@ class QuicDownload(Workload):
     order = 80
     measures = "time to the last byte, from the packets"
     demo_runs: ClassVar[Mapping[str, int]] = {}
+    reads_records = True
     options: ClassVar[Mapping[str, Option]] = {
         "client": Option(SAMPLE, known=_having("client")),
         "server": Option(SAMPLE, known=_having("server")),
@@ -86,6 +87,11 @@ class QuicDownload(Workload):
             initial_window=int(window) if window else None,
             beside=self.option("beside"),
         )
+
+    @property
+    def over(self) -> str:
+        """QUIC."""
+        return QUIC
 
     def bound_s(self, link: Link) -> float:
         """A round trip for the handshake, one for the request, and the bytes on the forward link."""
