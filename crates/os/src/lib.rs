@@ -3,11 +3,12 @@
 //! For the emulator, in the order in which a packet and its device need it:
 //! [`namespace`], [`tun`], [`segment`], [`cpu_latency`] and [`realtime`].
 //!
-//! For measurements: [`tcp_info`] and [`tcp_measured`], the kernel's own TCP.
+//! For measurements and for the proxy that splits TCP: [`tcp_options`] with [`initial_window`], [`tcp_info`] and
+//! [`tcp_measured`], the kernel's own TCP.
 //!
 //! For the tunnel: [`ingress`], [`http_connect`] with its [`users`], and [`tproxy`] bring applications' connections,
 //! [`dns`] their questions; [`tcp`], [`udp`], [`machine`] with its [`resolver`], [`quic_socket`] and [`quic`] are its sockets, [`network_changes`]
-//! says when its addresses change, [`secret`], [`limits`] and [`privileges`] are what it needs of the system.
+//! says when its addresses or [`ways`] change, [`secret`], [`limits`] and [`privileges`] are what it needs of the system.
 
 pub mod namespace;
 mod netlink;
@@ -26,6 +27,8 @@ pub mod tproxy;
 mod socket_option;
 mod receive_memory;
 pub mod tcp;
+pub mod initial_window;
+pub mod tcp_options;
 pub mod tcp_info;
 pub mod tcp_measured;
 pub mod udp;
@@ -35,6 +38,7 @@ pub mod machine;
 pub mod quic_socket;
 pub mod quic;
 pub mod network_changes;
+pub mod ways;
 pub mod secret;
 pub mod limits;
 pub mod privileges;

@@ -1,9 +1,11 @@
 //! The options of one end's transport, which client and server have alike.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use bentpipe_os::tcp_measured::TcpOptions;
-use bentpipe_perf::parameters::{AckRequest, Parameters};
+use bentpipe_os::initial_window::InitialWindow;
+use bentpipe_os::tcp_options::TcpOptions;
+use bentpipe_perf::parameters::{AckRequest, Parameters, Version};
 use bentpipe_perf::report::ParametersReport;
 use bentpipe_quic::{Selection, Settings};
 use bentpipe_units::{Bytes, Rate, Span};
@@ -32,7 +34,8 @@ pub struct Transport {
     /// cubic-search, hybla, bbr3, fixed, bbr3-library; over TCP one of the kernel's
     #[arg(long, value_name = "NAME")]
     controller: Option<String>,
-    /// Full packets that may leave before the first acknowledgement [default: 10]
+    /// Full packets that may leave before the first acknowledgement [default: 10]; over TCP by
+    /// routes of its own (initcwnd), which needs root
     #[arg(long, value_name = "PACKETS")]
     initial_window: Option<u32>,
     /// Round-trip time until it is measured [default: 333 ms]
@@ -69,8 +72,8 @@ pub struct Transport {
     /// what is older than an hour is not believed. For one peer
     #[arg(long, value_name = "FILE")]
     path: Option<PathBuf>,
-    /// QUIC version; 1 is the only one that the QUIC library speaks
-    #[arg(long, value_name = "VERSION", value_parser = ["1"])]
+    /// QUIC version: 1 (RFC 9000) or 2 (RFC 9369) [default: a client speaks 1, a server both]
+    #[arg(long, value_name = "VERSION", value_parser = ["1", "2"])]
     quic_version: Option<String>,
 }
 
@@ -97,6 +100,10 @@ impl Transport {
             None => settings.controller,
         };
         let parameters = Parameters {
+            version: match self.quic_version.as_deref() {
+                Some("2") => Version::Two,
+                _ => Version::One,
+            },
             settings: Settings {
                 initial_window: self.initial_window.unwrap_or(settings.initial_window),
                 initial_rtt: self.initial_rtt.unwrap_or(settings.initial_rtt),
@@ -120,13 +127,21 @@ impl Transport {
         Ok(parameters)
     }
 
+    /// The versions of QUIC that a server speaks.
+    pub fn versions(&self) -> Vec<u32> {
+        let all = [("1", Version::One), ("2", Version::Two)];
+        let wanted = |name| self.quic_version.as_deref().is_none_or(|only| only == name);
+        let spoken = all.iter().filter(|(name, _)| wanted(*name));
+        spoken.map(|(_, version)| version.number()).collect()
+    }
+
     /// What is known of the path.
     pub fn path(&self) -> Result<PathFile, Failure> {
         PathFile::open(self.path.as_deref())
     }
 
-    /// Over TCP.
-    pub fn tcp(&self) -> Result<TcpOptions, Failure> {
+    /// Over TCP; `mark` is that of the routes with an initial window, if one is wanted.
+    pub fn tcp(&self, mark: u32) -> Result<TcpOptions, Failure> {
         let without_effect = [
             ("--initial-rtt", self.initial_rtt.is_some()),
             ("--contracted-rate", self.contracted_rate.is_some()),
@@ -139,11 +154,6 @@ impl Transport {
         if let Some((name, _)) = without_effect.iter().find(|(_, given)| *given) {
             return Err(Failure::Configuration(format!(
                 "{name} has no effect over TCP; leave it out"
-            )));
-        }
-        if let Some(packets) = self.initial_window {
-            return Err(Failure::Configuration(format!(
-                "--initial-window over TCP: the kernel takes it from the route; set it with `ip route change ROUTE initcwnd {packets}`, where ROUTE is what `ip route get PEER` shows"
             )));
         }
         if self.no_ecn {
@@ -160,7 +170,19 @@ impl Transport {
                 Bytes::new(bytes)
             ))),
         };
+        let window = match self.initial_window {
+            Some(packets) if !(1..=1000).contains(&packets) => {
+                return Err(Failure::Configuration(format!(
+                    "--initial-window {packets}: give 1 to 1000 packets"
+                )));
+            }
+            window => window.map(|packets| InitialWindow::install(packets, mark)),
+        };
+        let window = window.transpose();
         Ok(TcpOptions {
+            initial_window: window
+                .map_err(|error| Failure::Configuration(format!("--initial-window: {error}")))?
+                .map(Arc::new),
             controller: self.controller.clone(),
             segment: self.packet.map(u32::from),
             receive_buffer: buffer(self.window, "--window")?,
@@ -174,6 +196,7 @@ pub fn reported(options: &TcpOptions) -> ParametersReport {
     let bytes = |size: Option<usize>| size.and_then(|size| u64::try_from(size).ok());
     ParametersReport {
         controller: options.controller.clone(),
+        initial_window_packets: options.initial_window.as_ref().map(|it| it.packets()),
         packet_bytes: options.segment.and_then(|size| u16::try_from(size).ok()),
         window_bytes: bytes(options.receive_buffer),
         send_window_bytes: bytes(options.send_buffer),

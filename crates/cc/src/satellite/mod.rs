@@ -327,8 +327,9 @@ impl Satellite {
         let pipe = (room * self.base()).max(self.packet);
         let own = self.marked_target * TARGET * (self.packet / pipe).sqrt() / (share * share)
             * self.pipe();
-        own.max(MIN_TARGET * self.rate)
-            .min(MAX_TARGET * self.pipe())
+        // Where the way is shorter than hosts are quick, what they do in one go is no queue of the path's.
+        own.min(MAX_TARGET * self.pipe())
+            .max(MIN_TARGET * self.rate)
             .max(self.ack_wait() * self.rate)
     }
 

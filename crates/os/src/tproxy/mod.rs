@@ -113,10 +113,22 @@ pub struct Capture {
     pub leave: Vec<IpNet>,
     /// What becomes of them when no terminal runs.
     pub fail: Fail,
-    /// What becomes of UDP to port 443.
-    pub quic: ApplicationQuic,
-    /// What becomes of what is neither TCP nor UDP.
-    pub other: OtherProtocols,
+    /// What is taken.
+    pub protocols: Protocols,
+}
+
+/// What is taken, and what becomes of the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocols {
+    /// TCP connections; all else goes its own way.
+    Tcp,
+    /// TCP connections and UDP datagrams.
+    TcpAndUdp {
+        /// What becomes of UDP to port 443.
+        quic: ApplicationQuic,
+        /// What becomes of what is neither TCP nor UDP.
+        other: OtherProtocols,
+    },
 }
 
 /// Why transparent ingress cannot be had.
@@ -170,7 +182,7 @@ pub struct Transparent {
     pub ipv4: TcpListener,
     /// For IPv6, where the machine has it.
     pub ipv6: Option<TcpListener>,
-    /// Of UDP, for each of the two; [`udp::carry`] takes them.
+    /// Of UDP, for each of the two, if it is taken; [`udp::carry`] takes them.
     pub udp: Vec<UdpSocket>,
     /// The rules that lead there.
     pub rules: Rules,
@@ -217,9 +229,12 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
             "this machine has no IPv6, or it is switched off (sysctl net.ipv6.conf.all.disable_ipv6); only IPv4 connections are taken"
         );
     }
-    let mut udp = vec![udp::listen((Ipv4Addr::LOCALHOST, port).into())?];
-    if ipv6.is_some() {
-        udp.push(udp::listen((Ipv6Addr::LOCALHOST, port).into())?);
+    let mut udp = Vec::new();
+    if capture.protocols != Protocols::Tcp {
+        udp.push(udp::listen((Ipv4Addr::LOCALHOST, port).into())?);
+        if ipv6.is_some() {
+            udp.push(udp::listen((Ipv6Addr::LOCALHOST, port).into())?);
+        }
     }
     let rules = Rules {
         capture: Mutex::new(capture),
