@@ -3,7 +3,8 @@
 //! - [`connect`]: the request for a TCP connection
 //! - [`connect_udp`]: the request for UDP datagrams, carried as [`datagram`]s and [`capsule`]s
 //! - [`dns`]: a question of DNS
-//! - [`enrol`]: the request to enrol a terminal
+//! - [`enrol`]: the requests to enrol a terminal, and to change its key
+//! - [`notices`]: what the gateway has to tell a terminal
 //! - [`request`]: any of them, as the gateway reads it
 //! - [`proxy_status`]: the answer when a request fails
 
@@ -14,6 +15,7 @@ pub mod capsule;
 pub mod connect_udp;
 pub mod dns;
 pub mod enrol;
+pub mod notices;
 pub mod request;
 
 /// Largest header section that either end takes (RFC 9114, section 4.2.2), bytes.
