@@ -92,13 +92,13 @@ impl<D: Dial> Requests<D> {
         key: Fingerprint,
         role: PeerRole,
     ) {
-        let wire = Connection::new(connection.clone(), &self.pool, self.flow_window);
+        let (wire, flows) = Connection::new(connection.clone(), &self.pool, self.flow_window);
         let peer = Arc::new(Peer {
             connection: connection.clone(),
             key,
             account: self.registry.account(&key),
             role,
-            flows: wire.flows(),
+            flows,
             stalled: StalledFlows::default(),
             resolving: Semaphore::new(MAX_RESOLVING),
             udp: Semaphore::new(self.udp_flows.load(Ordering::Relaxed)),

@@ -50,12 +50,11 @@ impl Session {
         gateway: Target,
         identity: Fingerprint,
     ) -> Result<Self, String> {
-        let wire = Connection::new(
+        let (wire, flows) = Connection::new(
             connection.clone(),
             &transport.pool(),
             transport.flow_window(),
         );
-        let flows = wire.flows();
         let (mut driver, requests) = h3::client::builder()
             .max_field_section_size(MAX_FIELD_SECTION)
             .send_grease(false)
