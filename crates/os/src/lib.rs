@@ -6,7 +6,7 @@
 //! For measurements: [`tcp_info`] and [`tcp_measured`], the kernel's own TCP.
 //!
 //! For the tunnel: [`ingress`], [`http_connect`] with its [`users`], and [`tproxy`] bring applications' connections,
-//! [`dns`] their questions; [`tcp`], [`udp`], [`machine`] with its [`resolver`], [`quic_socket`] and [`quic`] are its sockets, [`network_changes`]
+//! [`dns`] their questions, [`ip`] packets of other protocols; [`tcp`], [`udp`], [`machine`] with its [`resolver`], [`quic_socket`] and [`quic`] are its sockets, [`network_changes`]
 //! says when its addresses change, [`secret`], [`limits`] and [`privileges`] are what it needs of the system.
 
 pub mod namespace;
@@ -23,6 +23,7 @@ pub mod users;
 mod socks5_udp;
 pub mod dns;
 pub mod tproxy;
+pub mod ip;
 mod socket_option;
 mod receive_memory;
 pub mod tcp;

@@ -9,7 +9,7 @@
 //! The rules outlive a terminal that is killed: with [`Fail::Closed`] they then hold back
 //! what they would have handed over, until the next terminal takes them over.
 
-mod nft;
+pub(crate) mod nft;
 mod routes;
 mod ruleset;
 mod firewall;
@@ -28,10 +28,12 @@ use tokio::sync::Notify;
 pub use firewall::{Firewall, Obstacle};
 use ruleset::Ruleset;
 
-use crate::network_changes;
+use crate::ip::{Interface, IpError};
+use crate::{ip, network_changes};
 
 /// Distinguishes our marks and routing tables from others' ("bp" in ASCII).
 const TAG: u32 = 0x6270_0000;
+const IP_TAG: u32 = 0x6271_0000;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
 /// Between two repairs, so that two programs which undo each other do so at leisure.
@@ -99,6 +101,8 @@ pub enum OtherProtocols {
     Refuse,
     /// They go their own way, outside the tunnel.
     Pass,
+    /// They go through the tunnel as packets (CONNECT-IP), as far as the gateway lets them.
+    Tunnel,
 }
 
 /// Which connections are taken.
@@ -139,6 +143,14 @@ pub enum TransparentError {
         /// Why.
         source: io::Error,
     },
+    /// What cannot change while rules are installed.
+    #[error(
+        "ingress.transparent.other_protocols cannot change from or to \"tunnel\" while the terminal runs; restart it"
+    )]
+    Restart,
+    /// Packets of other protocols cannot be carried.
+    #[error("ingress.transparent.other_protocols = \"tunnel\": {0}")]
+    Ip(#[source] Box<IpError>),
     /// No such interface.
     #[error("there is no network interface {0:?} here; `ip link` lists them")]
     Interface(String),
@@ -172,6 +184,8 @@ pub struct Transparent {
     pub ipv6: Option<TcpListener>,
     /// Of UDP, for each of the two; [`udp::carry`] takes them.
     pub udp: Vec<UdpSocket>,
+    /// By which packets of other protocols leave for the tunnel.
+    pub ip: Option<Interface>,
     /// The rules that lead there.
     pub rules: Rules,
 }
@@ -221,6 +235,10 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
     if ipv6.is_some() {
         udp.push(udp::listen((Ipv6Addr::LOCALHOST, port).into())?);
     }
+    let ip = match capture.other {
+        OtherProtocols::Tunnel => Some(interface(&capture)?),
+        _ => None,
+    };
     let rules = Rules {
         capture: Mutex::new(capture),
         ipv6: ipv6.is_some(),
@@ -241,8 +259,39 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
         ipv4,
         ipv6,
         udp,
+        ip,
         rules,
     })
+}
+
+/// Makes the interface by which packets of other protocols leave for the tunnel, and the routes
+/// that lead there.
+fn interface(capture: &Capture) -> Result<Interface, TransparentError> {
+    let failed = |error| TransparentError::Ip(Box::new(error));
+    ip::check_terminal().map_err(failed)?;
+    // Until the gateway assigns others: an interface without addresses has no packets
+    // translated, and nobody could be told why nothing comes back (RFC 7600; RFC 6666).
+    let unassigned = ["192.0.0.8/32", "100::8/128"].map(|text| text.parse().expect("networks"));
+    let interface = Interface::open(&device(capture.port), &unassigned).map_err(failed)?;
+    capture
+        .route_packets()
+        .map_err(|source| TransparentError::Routes { source })?;
+    Ok(interface)
+}
+
+impl Capture {
+    /// Leads packets of other protocols to their interface.
+    fn route_packets(&self) -> io::Result<()> {
+        let mark = ip_mark(self.port);
+        let closed = self.fail == Fail::Closed;
+        routes::add_through(routes::Family::V4, mark, &device(self.port), closed)?;
+        if let Err(error) =
+            routes::add_through(routes::Family::V6, mark, &device(self.port), closed)
+        {
+            tracing::debug!("IPv6: {error}");
+        }
+        Ok(())
+    }
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, TransparentError> {
@@ -283,12 +332,23 @@ pub fn mark(port: u16) -> u32 {
     TAG + u32::from(port)
 }
 
+/// The same for packets of other protocols.
+fn ip_mark(port: u16) -> u32 {
+    IP_TAG + u32::from(port)
+}
+
+/// The interface of packets of other protocols.
+fn device(port: u16) -> String {
+    format!("bp-ip-{port}")
+}
+
 /// Removes the rules that a terminal with `port` has left, running or not; what is not
 /// there is no error. Says whether there were any.
 pub async fn release(port: u16) -> bool {
     let existed = nft::table_exists(&table(port)).await;
     let _ = nft::load(format!("delete table inet {}\n", table(port))).await;
     routes::remove(mark(port));
+    routes::remove(ip_mark(port));
     existed
 }
 
@@ -326,6 +386,8 @@ impl Rules {
             connected: connected(),
             table: table(capture.port),
             mark: mark(capture.port),
+            ip_mark: ip_mark(capture.port),
+            device: device(capture.port),
             ipv6: self.ipv6,
             capture: &capture,
         };
@@ -346,6 +408,10 @@ impl Rules {
     /// port stay.
     pub async fn change(&self, new: Capture) -> Result<(), TransparentError> {
         let before = self.capture();
+        let tunnelled = [before.other, new.other].map(|other| other == OtherProtocols::Tunnel);
+        if tunnelled[0] != tunnelled[1] {
+            return Err(TransparentError::Restart);
+        }
         *self.lock() = Capture {
             interfaces: before.interfaces.clone(),
             port: before.port,
@@ -396,6 +462,12 @@ impl Rules {
                     Ok(()) => installed = wanted,
                     Err(error) => tracing::error!("{error}"),
                 }
+            }
+            let capture = self.capture();
+            if capture.other == OtherProtocols::Tunnel
+                && let Err(error) = capture.route_packets()
+            {
+                tracing::debug!("routes of packets: {error}");
             }
             let families = [routes::Family::V4, routes::Family::V6];
             for family in families.into_iter().take(1 + usize::from(self.ipv6)) {

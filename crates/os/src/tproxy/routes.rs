@@ -16,6 +16,9 @@ use crate::netlink::Netlink;
 /// the kernel see that the rule is there already.
 const PRIORITY: u32 = 98;
 
+/// The metric of a route that is taken when there is no other.
+const LAST_RESORT: u32 = u32::MAX - 1;
+
 /// An address family.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Family {
@@ -39,7 +42,27 @@ pub(super) fn add(family: Family, mark: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Undoes [`add`] for both families; what is not there is no error.
+/// Sends packets with `mark` out by `device`; no error if that is so already. `closed`: they are
+/// answered as unreachable when the device is not there, and do not take another way.
+pub(super) fn add_through(family: Family, mark: u32, device: &str, closed: bool) -> io::Result<()> {
+    let mut netlink = Netlink::open()?;
+    let device = netlink.device(device)?.header.index;
+    let mut requests = Vec::new();
+    if closed {
+        requests.push(RouteNetlinkMessage::NewRoute(unreachable(family, mark)));
+    }
+    requests.push(RouteNetlinkMessage::NewRoute(through(family, mark, device)));
+    requests.push(RouteNetlinkMessage::NewRule(rule(family, mark)));
+    for request in requests {
+        match netlink.tell(request, NLM_F_CREATE | NLM_F_EXCL) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            done => done?,
+        }
+    }
+    Ok(())
+}
+
+/// Undoes [`add`] and [`add_through`] for both families; what is not there is no error.
 pub(super) fn remove(mark: u32) {
     let Ok(mut netlink) = Netlink::open() else {
         return;
@@ -47,8 +70,10 @@ pub(super) fn remove(mark: u32) {
     let loopback = netlink.device("lo").map_or(1, |lo| lo.header.index);
     for family in [Family::V4, Family::V6] {
         let _ = netlink.tell(RouteNetlinkMessage::DelRule(rule(family, mark)), 0);
-        let route = route(family, mark, loopback);
-        let _ = netlink.tell(RouteNetlinkMessage::DelRoute(route), 0);
+        // A route by a device goes with the device.
+        for route in [route(family, mark, loopback), unreachable(family, mark)] {
+            let _ = netlink.tell(RouteNetlinkMessage::DelRoute(route), 0);
+        }
     }
 }
 
@@ -70,6 +95,30 @@ fn rule(family: Family, mark: u32) -> RuleMessage {
         RuleAttribute::FwMark(mark),
         RuleAttribute::FwMask(u32::MAX),
         RuleAttribute::Table(mark),
+    ];
+    message
+}
+
+/// All destinations, by a device.
+fn through(family: Family, mark: u32, device: u32) -> RouteMessage {
+    RouteMessage {
+        header: RouteHeader {
+            scope: RouteScope::Link,
+            kind: RouteType::Unicast,
+            ..route(family, mark, device).header
+        },
+        ..route(family, mark, device)
+    }
+}
+
+/// No destination, where there is no other route.
+fn unreachable(family: Family, mark: u32) -> RouteMessage {
+    let mut message = route(family, mark, 0);
+    message.header.scope = RouteScope::Universe;
+    message.header.kind = RouteType::Unreachable;
+    message.attributes = vec![
+        RouteAttribute::Table(mark),
+        RouteAttribute::Priority(LAST_RESORT),
     ];
     message
 }

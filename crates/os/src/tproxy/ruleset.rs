@@ -22,6 +22,9 @@ pub(super) struct Ruleset<'a> {
     pub connected: Vec<IpNet>,
     pub table: String,
     pub mark: u32,
+    /// The mark of packets of other protocols, and the interface that they leave by.
+    pub ip_mark: u32,
+    pub device: String,
     pub ipv6: bool,
 }
 
@@ -70,12 +73,18 @@ impl Ruleset<'_> {
         if self.capture.quic == ApplicationQuic::Refuse {
             text.push_str("udp dport 443 reject with icmpx port-unreachable\n");
         }
-        text.push_str(match self.capture.other {
-            OtherProtocols::Refuse => {
-                "meta l4proto != { tcp, udp } reject with icmpx admin-prohibited\n"
-            }
-            OtherProtocols::Pass => "meta l4proto != { tcp, udp } return\n",
-        });
+        let _ = match self.capture.other {
+            OtherProtocols::Refuse => writeln!(
+                text,
+                "meta l4proto != {{ tcp, udp }} reject with icmpx admin-prohibited"
+            ),
+            OtherProtocols::Pass => writeln!(text, "meta l4proto != {{ tcp, udp }} return"),
+            OtherProtocols::Tunnel => writeln!(
+                text,
+                "meta l4proto != {{ tcp, udp }} meta mark set {:#x} accept",
+                self.ip_mark
+            ),
+        };
         let _ = write!(
             text,
             "ct mark set {mark:#x} goto take\n\
@@ -97,8 +106,32 @@ impl Ruleset<'_> {
             Fail::Closed => "counter drop\n",
             Fail::Open => "accept\n",
         });
-        text.push_str("}\n}\n");
+        text.push_str("}\n");
+        if self.capture.other == OtherProtocols::Tunnel {
+            text.push_str(&self.packets());
+        }
+        text.push_str("}\n");
         text
+    }
+
+    /// What becomes of packets of other protocols: they leave with the addresses that the gateway
+    /// assigns, and what comes back is let in; nobody out there begins.
+    fn packets(&self) -> String {
+        let device = &self.device;
+        format!(
+            "chain translate {{\n\
+             type nat hook postrouting priority srcnat; policy accept;\n\
+             oifname \"{device}\" masquerade\n\
+             }}\n\
+             chain forward_packets {{\n\
+             type filter hook forward priority filter; policy accept;\n\
+             iifname \"{device}\" ct state {{ new, invalid }} drop\n\
+             }}\n\
+             chain input_packets {{\n\
+             type filter hook input priority filter; policy accept;\n\
+             iifname \"{device}\" ct state {{ new, invalid }} drop\n\
+             }}\n"
+        )
     }
 }
 
@@ -121,6 +154,8 @@ mod tests {
             connected: vec!["10.77.0.0/24".parse().unwrap()],
             table: "bentpipe_4480".into(),
             mark: 0x6270_1180,
+            ip_mark: 0x6271_1180,
+            device: "bp-ip-4480".into(),
             ipv6: true,
         }
         .text()

@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::dial::Dialler;
 use super::dns;
+use super::ip::IpNetwork;
 use super::policy::Policies;
 use super::usage::{Metered, Usages};
 use crate::flow::stalled::{Held, StalledFlows};
@@ -55,6 +56,8 @@ pub struct Requests<D> {
     pub usages: Usages,
     /// Flows of UDP datagrams that a session may have open.
     pub udp_flows: AtomicUsize,
+    /// The network of IP packets, if there is one.
+    pub ip: Option<IpNetwork>,
     /// Turns true when sessions are to take no more requests.
     pub draining: watch::Receiver<bool>,
 }
@@ -167,6 +170,9 @@ impl<D: Dial> Requests<D> {
             Ok(Request::ConnectUdp(target)) if peer.role == PeerRole::Terminal => {
                 tokio::spawn(self.carry_udp(target, stream, peer, host));
             }
+            Ok(Request::ConnectIp) if peer.role == PeerRole::Terminal => {
+                tokio::spawn(self.carry_ip(stream, peer, host));
+            }
             request => {
                 tokio::spawn(async move { self.answer(request, stream, &peer).await });
             }
@@ -232,7 +238,15 @@ impl<D: Dial> Requests<D> {
                     }
                 }
             }
-            (Ok(Request::Connect(_) | Request::ConnectUdp(_) | Request::Dns(_)), _) => {
+            (
+                Ok(
+                    Request::Connect(_)
+                    | Request::ConnectUdp(_)
+                    | Request::ConnectIp
+                    | Request::Dns(_),
+                ),
+                _,
+            ) => {
                 Box::pin(refuse(stream, &prohibited("a one-time key can only enrol"))).await;
             }
             (Ok(Request::Enrol(_)), _) => {

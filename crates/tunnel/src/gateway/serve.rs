@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::admission::{Admission, HANDSHAKE_TIMEOUT};
 use super::dial::Dialler;
 use super::egress::Egress;
+use super::ip::IpNetwork;
 use super::log_limit::LogLimit;
 use super::policy::Policies;
 use super::requests::Requests;
@@ -67,6 +68,9 @@ pub struct Configuration<D> {
     pub paths: Paths,
     /// What each terminal may do.
     pub policies: Arc<dyn Policies>,
+    /// The network of terminals' IP packets, if there is to be one; whoever has it makes it
+    /// [deliver](IpNetwork::deliver).
+    pub ip: Option<IpNetwork>,
 }
 
 /// The QUIC configuration of a gateway that is `identity`.
@@ -93,6 +97,7 @@ impl<D: Dial> Gateway<D> {
             dialler,
             paths,
             policies,
+            ip,
         } = configuration;
         let (drain, draining) = watch::channel(false);
         let requests = Arc::new(Requests {
@@ -104,6 +109,7 @@ impl<D: Dial> Gateway<D> {
             policies,
             usages: Usages::default(),
             udp_flows: AtomicUsize::new(MAX_UDP_FLOWS),
+            ip,
             draining,
         });
         Arc::new(Self {

@@ -2,6 +2,7 @@
 //!
 //! - [`connect`]: the request for a TCP connection
 //! - [`connect_udp`]: the request for UDP datagrams, carried as [`datagram`]s and [`capsule`]s
+//! - [`connect_ip`]: the request for IP packets, carried so too
 //! - [`dns`]: a question of DNS
 //! - [`enrol`]: the request to enrol a terminal
 //! - [`request`]: any of them, as the gateway reads it
@@ -12,6 +13,7 @@ pub mod connect;
 pub mod datagram;
 pub mod capsule;
 pub mod connect_udp;
+pub mod connect_ip;
 pub mod dns;
 pub mod enrol;
 pub mod request;
