@@ -1,14 +1,15 @@
 //! A TUN device as the tunnel's network interface.
 
-use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::{fmt, io};
 
 use bentpipe_tunnel::flow::ip::MTU;
 use bentpipe_tunnel::sockets::PacketDevice;
 use ipnet::IpNet;
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::IpError;
@@ -37,8 +38,15 @@ impl Interface {
         }
         let read = |error| IpError::Read(name.to_owned(), error);
         let file = tun.as_fd().try_clone_to_owned().map_err(read)?;
+        #[expect(
+            unsafe_code,
+            reason = "no safe function of tokio registers a descriptor"
+        )]
+        // SAFETY: an OwnedFd is the same open descriptor until it is dropped, which is after the
+        // registration.
+        let file = unsafe { AsyncFd::register_with_interest(file, Interest::READABLE) };
         Ok(Self {
-            file: AsyncFd::new(file).map_err(read)?,
+            file: file.map_err(|error| read(error.into()))?,
             tun: Mutex::new(tun),
             name: name.to_owned(),
         })
@@ -47,6 +55,12 @@ impl Interface {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+}
+
+impl fmt::Debug for Interface {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Interface({})", self.name)
     }
 }
 

@@ -101,14 +101,10 @@ fn rule(family: Family, mark: u32) -> RuleMessage {
 
 /// All destinations, by a device.
 fn through(family: Family, mark: u32, device: u32) -> RouteMessage {
-    RouteMessage {
-        header: RouteHeader {
-            scope: RouteScope::Link,
-            kind: RouteType::Unicast,
-            ..route(family, mark, device).header
-        },
-        ..route(family, mark, device)
-    }
+    let mut message = route(family, mark, device);
+    message.header.scope = RouteScope::Link;
+    message.header.kind = RouteType::Unicast;
+    message
 }
 
 /// No destination, where there is no other route.
