@@ -5,6 +5,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 
 BIN    := target/release/bentpipe
+# What the tests run: overflows and assertions are checked in it, and nothing is built twice.
+CHECKED := $(CURDIR)/target/debug/bentpipe
 VENV   := .venv
 PYTHON := $(VENV)/bin/python
 # Runs a command where network namespaces can be made: as root as it is, otherwise in a user namespace.
@@ -34,11 +36,13 @@ bench: setup build ## speed, memory and punctuality of tunnel and emulator; writ
 controllers: setup build ## the tunnel's controllers beside each other over GEO, LEO and a lossy GEO, in real time
 	@$(NETADMIN) $(PYTHON) -m bentpipe_lab controllers --out out/controllers
 
-budgets: build ## the controllers against their goals in virtual time; writes out/budgets.json
+LINKS_SEED ?= 1
+budgets: build ## the controllers against their goals, and on 200 links drawn by LINKS_SEED (1); writes out/budgets.json
+	@$(BIN) sim never-worst --seed $(LINKS_SEED) --out out/never-worst.json
 	@$(BIN) sim budgets --out out/budgets.json
 
-studies: setup build ## published studies in virtual time, beside their figures; writes out/studies/report.html
-	@$(PYTHON) -m bentpipe_lab studies --out out/studies
+studies: setup build ## published studies beside their figures, each at most ten minutes; FULL=1: whole; writes out/studies/index.html
+	@$(NETADMIN) $(PYTHON) -m bentpipe_lab studies $(if $(FULL),,--quick) --out out/studies
 
 schemas: build ## the JSON Schemas of all files, as the binary prints them; writes schemas/
 	@mkdir -p schemas
@@ -59,12 +63,13 @@ lint: setup ## formatting, clippy, ruff, mypy
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cd lab && ../$(VENV)/bin/ruff format --check . ../e2e && ../$(VENV)/bin/ruff check . ../e2e && ../$(VENV)/bin/mypy && ../$(VENV)/bin/mypy ../e2e
 
-unit: setup build ## the tests of the crates and of the lab
+unit: setup ## the tests of the crates and of the lab
 	cargo test --workspace --locked
-	$(PYTHON) -m pytest -q -c lab/pyproject.toml lab/tests
+	BENTPIPE=$(CHECKED) $(PYTHON) -m pytest -q -c lab/pyproject.toml -n 2 lab/tests
 
-e2e: setup build ## real programs through a real tunnel, in network namespaces
-	@$(NETADMIN) --or-skip $(PYTHON) -m pytest -c lab/pyproject.toml --rootdir e2e -n 4 --dist loadscope e2e
+e2e: setup ## real programs through a real tunnel, in network namespaces
+	cargo build --workspace --locked
+	@BENTPIPE=$(CHECKED) $(NETADMIN) --or-skip $(PYTHON) -m pytest -c lab/pyproject.toml --rootdir e2e -n 6 --dist loadscope e2e
 
 ROUGH_S ?= 1200
 rough: setup build ## rough weather for ROUGH_S seconds (1200), ROUGH_SEED says which: both ends killed, moved, flooded, starved

@@ -4,6 +4,7 @@ No test fails because something took long, only because it stalled: every wait e
 or with patience that is many times what a loaded machine needs.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,13 @@ SHORT = Path(__file__).parent / "short.toml"
 def pytest_sessionstart() -> None:
     host.require(("ip", "nft", "nsenter", "nginx", "curl", "openssl"))
     host.clean_leftovers()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In continuous integration a skip is a failure."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("CI") == "true" and reporter is not None and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(scope="module")

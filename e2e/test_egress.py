@@ -4,16 +4,14 @@ import pytest
 
 from bentpipe_lab.net.topology import LISTED, PRIVATE4, Topology
 from bentpipe_lab.systems.tunnel import Bentpipe, start_bentpipe
-from conversation import Server, assert_reset, connect, conversation
+from conversation import Server, assert_made_and_reset, conversation
 
 OWN_PUBLIC4 = "11.22.33.44"
 
 
 def test_private_and_not_listed_is_a_reset(tunnel: Bentpipe) -> None:
     server = Server(tunnel.path.server, PRIVATE4)
-    with connect(tunnel.path.client, server.address) as client:
-        client.sendall(b"?")
-        assert_reset(client)
+    assert_made_and_reset(tunnel.path.client, server.address)
     server.socket.settimeout(0.2)
     with pytest.raises(TimeoutError):
         server.accept()
@@ -25,9 +23,7 @@ def test_the_gateways_own_address_is_a_reset(path: Topology) -> None:
     path.gateway.ip("address", "add", f"{OWN_PUBLIC4}/32", "dev", "lo")
     start_bentpipe(path)
     own = Server(path.gateway, OWN_PUBLIC4)
-    with connect(path.client, own.address) as client:
-        client.sendall(b"?")
-        assert_reset(client)
+    assert_made_and_reset(path.client, own.address)
     own.close()
 
 

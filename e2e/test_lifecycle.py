@@ -14,7 +14,7 @@ from bentpipe_lab.net.topology import SATELLITE, SERVER4, Topology
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.systems.tunnel import GATEWAY_PORT, Bentpipe, enrolment, start_bentpipe
 from bentpipe_lab.workloads.programs import curl
-from conversation import PATIENCE_S, assert_reset, connect, conversation, eventually
+from conversation import PATIENCE_S, assert_made_and_reset, assert_reset, conversation, eventually
 
 KEY = re.compile(r"sha256:[\w-]+")
 FOREIGN_TABLE = """
@@ -56,9 +56,7 @@ def test_gateway_killed_and_back(own_tunnel: Bentpipe) -> None:
 
 def test_flows_that_arrive_while_the_gateway_is_away_end_by_reset_or_are_served_later(own_tunnel: Bentpipe) -> None:
     own_tunnel.gateway.kill()
-    with connect(own_tunnel.path.client, (SERVER4, 80)) as client:
-        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        assert_reset(client)
+    assert_made_and_reset(own_tunnel.path.client, (SERVER4, 80))
     own_tunnel.start_gateway()
     eventually(lambda: works(own_tunnel), "a download through the gateway that came back")
 
@@ -113,9 +111,7 @@ def test_another_gateway_at_the_address_is_told_by_the_terminal(own_tunnel: Bent
     """Somebody else answers at the gateway's address: the terminal does not speak to it, and says whom it expected."""
     expected, found = replace_gateway(own_tunnel, tmp_path)
     eventually(lambda: {expected, found} <= told_keys(own_tunnel.terminal), "the terminal names both keys")
-    with connect(own_tunnel.path.client, (SERVER4, 80)) as client:
-        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        assert_reset(client)
+    assert_made_and_reset(own_tunnel.path.client, (SERVER4, 80))
 
 
 def test_another_gateway_at_the_address_is_told_by_the_gateway(own_tunnel: Bentpipe, tmp_path: Path) -> None:
@@ -148,9 +144,7 @@ def test_a_terminal_that_is_not_enrolled_is_told_by_both_ends(own_tunnel: Bentpi
     eventually(lambda: "not enrolled" in said(own_tunnel.gateway), "the gateway says that the key is not enrolled")
     eventually(lambda: "not enrolled" in said(own_tunnel.terminal), "the terminal hears why it was refused")
     assert told_keys(own_tunnel.gateway) & told_keys(own_tunnel.terminal)
-    with connect(own_tunnel.path.client, (SERVER4, 80)) as client:
-        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        assert_reset(client)
+    assert_made_and_reset(own_tunnel.path.client, (SERVER4, 80))
 
 
 def test_an_enrolment_line_pairs_one_terminal(own_tunnel: Bentpipe, tmp_path: Path) -> None:

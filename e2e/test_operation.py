@@ -23,7 +23,7 @@ from bentpipe_lab.net.topology import PRIVATE4, SERVER4, Topology, topology
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.systems.tunnel import Bentpipe, Transport, enrolment, start_bentpipe
 from bentpipe_lab.workloads.programs import curl
-from conversation import Server, assert_reset, connect, conversation, eventually
+from conversation import Server, assert_made_and_reset, assert_reset, connect, conversation, eventually
 
 CAP_NET_BIND_SERVICE = 1 << 10
 CAP_NET_ADMIN = 1 << 12
@@ -203,9 +203,7 @@ def test_status_tells_sessions_and_flows(own_tunnel: Bentpipe) -> None:
     server = Server(own_tunnel.path.server)
     refused = server.address
     server.close()
-    with connect(own_tunnel.path.client, refused) as client:
-        client.sendall(b"?")
-        assert_reset(client)
+    assert_made_and_reset(own_tunnel.path.client, refused)
     with conversation(own_tunnel.path):
         for config, role in ((own_tunnel.gateway_config, "gateway"), (own_tunnel.terminal_config, "terminal")):
             told = status(config)
@@ -271,9 +269,7 @@ def test_two_machines_with_one_key_are_told_apart_by_both_ends(own_tunnel: Bentp
     second.wait_line("session: up")
     eventually(lambda: "another machine uses this terminal's key" in own_tunnel.terminal.log.read_text(), "told")
     assert "replaced by a newer session" in own_tunnel.gateway.log.read_text()
-    with connect(own_tunnel.path.client, (SERVER4, 80)) as client:
-        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        assert_reset(client)
+    assert_made_and_reset(own_tunnel.path.client, (SERVER4, 80))
     assert own_tunnel.gateway.log.read_text().count("replaced by a newer session") == 1, "they do not fight"
 
 

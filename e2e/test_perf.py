@@ -241,6 +241,15 @@ def test_tcp_downloads_for_a_time_and_requests(tcp: Measured) -> None:
     assert report["requests"]["most_ns"] >= 2 * RTT_NS
 
 
+def test_tcp_begins_with_the_window_that_was_asked_for_and_leaves_no_routes(tcp: Measured) -> None:
+    rules = tcp.link.terminal.ip("rule")
+    report = _over_tcp(tcp, "--upload", "200 kB", "--initial-window", "42", "--interval", "10 ms")
+    assert report["parameters"]["initial_window_packets"] == 42
+    first = report["intervals"][0]["senders"][0]
+    assert first["window_bytes"] == 42 * first["packet_bytes"]
+    assert tcp.link.terminal.ip("rule") == rules
+
+
 def test_tcp_without_a_server_or_with_an_unknown_controller(tcp: Measured) -> None:
     done = tcp.client("--over", "tcp", "--controller", "nosuch", trusts=("--download", "1 kB"))
     assert done.returncode == 1
@@ -271,7 +280,7 @@ def test_tcp_without_a_server_or_with_an_unknown_controller(tcp: Measured) -> No
         (["--datagrams", "1 Mbit/s", "--upload", "1 s"], "datagrams beside an upload"),
         (["--over", "tcp", "--resume"], "no meaning over TCP"),
         (["--over", "tcp", "--ack-threshold", "3"], "no effect over TCP"),
-        (["--over", "tcp", "--initial-window", "20"], "initcwnd 20"),
+        (["--over", "tcp", "--initial-window", "0"], "1 to 1000 packets"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_remedy(options: list[str], said: str) -> None:

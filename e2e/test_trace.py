@@ -53,7 +53,8 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ]
         server = Process("server", link.gateway.command(serve), where)
         fetch = ["env", f"SSLKEYLOGFILE={keys}", "gtlsclient", "-q", "--exit-on-all-streams-close", "--download",
-                 str(where), GATEWAY, str(PORT), f"https://{GATEWAY}/file"]  # fmt: skip
+                 str(where), "--qlog-file", str(where / "client.qlog"), GATEWAY, str(PORT),
+                 f"https://{GATEWAY}/file"]  # fmt: skip
         for _ in range(20):
             subprocess.run(link.terminal.command(fetch), check=False, timeout=60, capture_output=True)
             if (where / "file").exists():
@@ -117,6 +118,44 @@ def test_packet_numbers_and_stream_offsets_agree_with_tshark(captured: Path, tmp
             offsets_of[row["frame"]].append(row["offset"])
     assert len(theirs) > 1000
     assert {frame: (numbers, sorted(offsets_of[frame])) for frame, numbers in ours.items()} == theirs
+
+
+def test_a_qlog_of_the_client_has_the_packets_that_the_capture_has(captured: Path, tmp_path: Path) -> None:
+    for file in (captured, captured.parent / "client.qlog"):
+        done = bentpipe("trace", file, "--out", tmp_path)
+        assert done.returncode == 0, done.stderr
+    seen = _packets(tmp_path / captured.name)
+    logged = _packets(tmp_path / "client.qlog")
+    for from_client in (True, False):
+        side = pl.col("from_client") == from_client
+        ours = logged.filter(side).select("kind", "number", "size").unique().sort("kind", "number")
+        theirs = seen.filter(side).select("kind", "number", "size").unique()
+        assert ours.height > 100
+        assert ours.join(theirs, on=["kind", "number", "size"], how="anti").is_empty()
+    pieces = [
+        pl.read_parquet(tmp_path / name / "streams.parquet").filter(~pl.col("from_client"))
+        for name in (captured.name, "client.qlog")
+    ]
+    key = ["number", "stream", "offset", "length", "fin"]
+    assert pieces[1].height > 1000
+    assert pieces[1].join(pieces[0], on=key, how="anti").is_empty()
+
+
+def _packets(tables: Path) -> pl.DataFrame:
+    return pl.read_parquet(tables / "packets.parquet").filter(pl.col("number").is_not_null())
+
+
+def test_http3_frames_are_read_with_their_field_lines(read: dict[str, Any]) -> None:
+    frames = pl.read_parquet(read["tables"] / "http3.parquet").unique(["from_client", "stream", "offset"])
+    asked = frames.filter(pl.col("from_client") & (pl.col("kind") == "headers"))["fields"][0]
+    assert ":method: GET" in asked.splitlines()
+    assert ":path: /file" in asked.splitlines()
+    answer = frames.filter(~pl.col("from_client") & (pl.col("kind") == "headers"))["fields"][0]
+    assert ":status: 200" in answer.splitlines()
+    assert f"content-length: {(SIZE // 256) * 256}" in answer.splitlines()
+    assert set(frames.filter(pl.col("kind") == "settings")["from_client"]) == {True, False}
+    body = frames.filter(~pl.col("from_client") & (pl.col("kind") == "data"))["length"].sum()
+    assert body == (SIZE // 256) * 256
 
 
 def test_another_runs_keys_are_told_and_what_can_be_read_is_read(captured: Path, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Virtual time and real time agree: the same transfers through the same code, simulated and emulated.
 
 The emulated ones run real daemons in namespaces over `bentpipe emulate`, a real client and a real server.
-Those in which the emulator was punctual decide; late ones can agree, but not disagree. The simulated ones
+Those in which the emulator was punctual decide; late ones may be slower, never faster. The simulated ones
 have the same links, the same order of transfers, and timers of whole milliseconds as the async runtime has.
 """
 
@@ -53,18 +53,15 @@ def test_simulated_and_emulated_transfers_take_as_long(agreement: Agreement, tmp
             assert outcome.verdict is Verdict.OK, outcome.detail
         emulated = {workload: _emulated(path, workload) for workload in agreement.workloads}
         simulated = _simulated(tmp_path, scenario, path.link, agreement.workloads)
-    late = []
     for workload, measured in emulated.items():
         times = measured.punctual if len(measured.punctual) == PUNCTUAL else measured.all
         seconds = min(times)
         told = f"{workload}: simulated {simulated[workload]:.3f} s, emulated {seconds:.3f} s"
         print(f"{agreement.scenario}, {told}, {len(measured.punctual)} of {len(measured.all)} punctual")
-        if abs(simulated[workload] / seconds - 1) <= TOLERANCE:
-            continue
-        assert times is not measured.punctual, told
-        late.append(told)
-    if late:
-        pytest.skip(f"the machine was not punctual for {PUNCTUAL} of {TRIES} runs; {'; '.join(late)}")
+        excess = simulated[workload] / seconds - 1
+        # A late machine makes a transfer longer, never shorter: then only that side is held.
+        assert excess <= TOLERANCE, told
+        assert -excess <= TOLERANCE or times is not measured.punctual, told
 
 
 @dataclass(frozen=True)

@@ -34,3 +34,25 @@ python_install() {
     python3 -m venv --clear "$STACK/venv"
     "$STACK/venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes --only-binary :all: -r "$1" >&2
 }
+
+# debian_source SUITE PACKAGE: fetches the source of a package of another release of Debian into $BUILD, from where this
+# system gets its own packages, checks what source.sha256 names, and unpacks it there.
+debian_source() {
+    needs apt-get "this is no Debian"
+    site=$(apt-get indextargets --format '$(SITE)' 'Identifier: Packages' | grep '/debian$' | head -n 1)
+    [ -n "$site" ] || not_to_be_had "apt knows no site of Debian"
+    apt=$BUILD/apt
+    mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
+    echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $site $1 main" >"$apt/sources.list"
+    set -- "$2" -o "Dir::Etc::sourcelist=$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null \
+        -o "Dir::State::lists=$apt/lists" -o "Dir::Cache=$apt/cache"
+    package=$1
+    shift
+    here=$PWD
+    (
+        cd "$BUILD"
+        apt-get "$@" update >&2 && apt-get "$@" source --download-only "$package" >&2 || exit 127
+        sha256sum --quiet --check "$here/source.sha256" >&2
+        tar -xf "$(cut -d ' ' -f 3 "$here/source.sha256")"
+    )
+}

@@ -19,7 +19,7 @@ from aioquic.asyncio.protocol import QuicConnectionProtocol
 from aioquic.h3.connection import H3_ALPN, H3Connection
 from aioquic.h3.events import DatagramReceived, DataReceived, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
-from aioquic.quic.events import QuicEvent
+from aioquic.quic.events import ConnectionTerminated, QuicEvent
 from cryptography.hazmat.primitives import serialization
 
 PATIENCE_S = 30.0
@@ -36,10 +36,13 @@ class Client(QuicConnectionProtocol):
         self.headers: dict[int, dict[str, str]] = {}
         self.data: defaultdict[int, bytearray] = defaultdict(bytearray)
         self.datagrams: defaultdict[int, list[bytes]] = defaultdict(list)
+        self.ended: ConnectionTerminated | None = None
         self.news = asyncio.Event()
 
     def quic_event_received(self, event: QuicEvent) -> None:
         """Sort what has arrived by its request."""
+        if isinstance(event, ConnectionTerminated):
+            self.ended = event
         for received in self.http.handle_event(event):
             if isinstance(received, HeadersReceived):
                 fields = {name.decode(): value.decode() for name, value in received.headers}
@@ -54,6 +57,8 @@ class Client(QuicConnectionProtocol):
         """Wait for a condition about what has arrived."""
         async with asyncio.timeout(PATIENCE_S):
             while not condition():
+                if self.ended is not None:
+                    raise ConnectionError(f"closed: {self.ended.error_code:#x} {self.ended.reason_phrase}")
                 self.news.clear()
                 await self.news.wait()
 

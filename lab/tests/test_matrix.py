@@ -9,10 +9,10 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 
-from bentpipe_lab.campaign import directory, plan, points
+from bentpipe_lab.campaign import directory, plan, points, schedule
 from bentpipe_lab.campaign.unit import Run
 from bentpipe_lab.errors import LabError, PlanError, UnknownNameError
-from bentpipe_lab.matrix import cell, commands, site, table
+from bentpipe_lab.matrix import cell, commands, competing, site, table
 from bentpipe_lab.records import tables
 from bentpipe_lab.stacks import cache, manifest
 from bentpipe_lab.workloads import WORKLOADS
@@ -138,6 +138,40 @@ def test_plans_of_the_matrix_are_checked() -> None:
     workload = WORKLOADS["quic download"].with_options({"limit": "6 min", "server_initial_window": "32"})
     assert workload.overhead_s > 360
     assert WORKLOADS["quic download"].overhead_s == 0
+
+
+def test_all_first_repetitions_come_before_the_second_ones() -> None:
+    order = "order = { shuffle = 1, rounds = true }\n[axes]"
+    its_plan = plan.parse(TEXT.replace("[axes]", order), Path())
+    found = points.expand(its_plan).points
+    runs = [Run(point.id, repetition, 1) for point in found for repetition in (1, 2, 3)]
+    units = schedule.units(its_plan, found, runs)
+    order_of = [run.repetition for unit in units for run in unit.runs]
+    assert order_of == sorted(order_of)
+    assert len(order_of) == len(runs)
+    assert [run.point for unit in units for run in unit.runs][: len(found)] != [point.id for point in found]
+    with pytest.raises(PlanError, match="rounds"):
+        plan.parse(TEXT.replace("[axes]", "order = { shuffle = 1, rounds = 2 }\n[axes]"), Path())
+
+
+def test_what_a_competing_connection_carried_is_the_mean_of_its_seconds() -> None:
+    seconds = [{"sum": {"bytes": 1_000_000, "seconds": 1.0}}, {"sum": {"bytes": 500_000, "seconds": 0.5}}]
+    assert competing.carried_bit_s(json.dumps({"intervals": seconds})) == pytest.approx(8e6)
+    assert competing.carried_bit_s('{"error": "unable to set TCP_CONGESTION"}') is None
+    assert competing.carried_bit_s("") is None
+
+
+def test_what_a_case_has_one_value_of_is_its_own() -> None:
+    rows = [
+        {"place": 0, "point": f"{case}{windows}", "repetition": 1, "attempt": 1, "verdict": "ok", "axis.case": case,
+         "axis.workload.client": "quinn", "axis.workload.server": "quinn", "axis.workload.file": file,
+         "axis.workload.windows": windows}
+        for case, file in (("SAT", "10MiB"), ("CROSSTRAFFIC", "25MiB"))
+        for windows in ("as shipped", "tuned")
+    ]  # fmt: skip
+    metrics = pl.DataFrame({"point": [""], "repetition": [1], "attempt": [1], "metric": [""], "value": [0.0]})
+    found = table.runs(pl.DataFrame(rows), metrics)
+    assert set(found["further"]) == {"as shipped", "tuned"}
 
 
 def test_failures_are_zeros_and_late_or_unsupported_runs_are_none(campaign: directory.Campaign) -> None:

@@ -54,7 +54,7 @@ def test_what_nobody_published_stands_beside_nothing() -> None:
 def test_every_published_file_says_where_it_is_from() -> None:
     for name in published.names():
         assert len(published.source(name)) > 40
-        assert all(float(line["value"]) > 0 for line in published.table(name))
+        assert all(float(line["value"]) > 0 for line in published.figures(name))
 
 
 def test_the_quick_form_replaces_what_it_names(tmp_path: Path) -> None:

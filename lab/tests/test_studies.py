@@ -1,94 +1,79 @@
-"""The studies: reading records, comparing with what was published, and the report."""
+"""The studies: figures of parts of a run, what was published, and what the reports say of it."""
 
-import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
-from bentpipe_lab.errors import LabError
-from bentpipe_lab.records import published
-from bentpipe_lab.studies import bujari, endres, kuhn, qpep, records, run
-from bentpipe_lab.studies.records import FlowSample, Run
-from bentpipe_lab.studies.section import Cell, Section, Table, markdown
+from bentpipe_lab.analysis.campaign import MetricRow, PointRow
+from bentpipe_lab.analysis.statistics import median_interval
+from bentpipe_lab.campaign import plan
+from bentpipe_lab.errors import UnknownNameError
+from bentpipe_lab.records import parts, published
+from bentpipe_lab.studies import endres, kuhn, run
+from bentpipe_lab.studies.section import Cell
 
 
-def steady(mbit_s: float, rtt_ms: float, begin_s: float, end_s: float, before: int = 0) -> list[FlowSample]:
+def steady(mbit_s: float, rtt_s: float, begin_s: float, end_s: float, before: int = 0) -> list[dict[str, Any]]:
     """Looks every 100 ms at a flow that gets the same all the time."""
     count = round((end_s - begin_s) * 10)
     return [
-        FlowSample(begin_s + step / 10, 0, before + int(mbit_s * 1e6 / 8 * step / 10), rtt_ms)
+        {
+            "at_s": begin_s + step / 10, "received_bytes": 0, "rtt_s": rtt_s,
+            "arrived_udp_bytes": before + int(mbit_s * 1e6 / 8 * step / 10),
+        }
         for step in range(1, count + 1)
-    ]
-
-
-def handover(first: tuple[float, float], second: tuple[float, float]) -> list[FlowSample]:
-    """90 s of the one, 90 s of the other."""
-    samples = steady(*first, 0, 90)
-    return samples + steady(*second, 90, 180, samples[-1].arrived_udp)
+    ]  # fmt: skip
 
 
 def test_a_leg_is_what_arrived_and_waited_on_it() -> None:
-    first, second = bujari.legs(Run({}, 1, samples=handover((9.0, 80.0), (5.0, 130.0))))
-    assert first.goodput_mbit_s == pytest.approx(9.0, rel=1e-4)
-    assert second.goodput_mbit_s == pytest.approx(5.0, rel=1e-4)
-    assert (first.rtt_ms, second.rtt_ms) == (80.0, 130.0)
-    assert first.goodput_sd_mbit_s == pytest.approx(0.0, abs=1e-3)
+    first = steady(9.0, 0.08, 0, 90)
+    samples = first + steady(5.0, 0.13, 90, 180, first[-1]["arrived_udp_bytes"])
+    switches = parts.switches_s({"switch": [{"at": "90 s", "new_address": True}]})
+    found = parts.of_fixed_length(samples, switches)
+    assert found["leg_1_udp_payload_mbit_s"] == pytest.approx(9.0, rel=1e-4)
+    assert found["leg_2_udp_payload_mbit_s"] == pytest.approx(5.0, rel=1e-4)
+    assert [found["leg_1_rtt_s"], found["leg_2_rtt_s"]] == pytest.approx([0.08, 0.13])
+    assert found["leg_1_udp_payload_sd_mbit_s"] == pytest.approx(0.0, abs=1e-3)
 
 
-def test_a_comparison_allows_5_and_10_percent() -> None:
-    axes = {"case": "one", "flow.controller": "newreno"}  # published: 9.65 and 93.42, 9.35 and 144.64
-
-    def within(first: tuple[float, float]) -> bool | None:
-        return bujari.compare([Run(axes, 1, samples=handover(first, (9.35, 144.64)))])[0].within
-
-    assert within((9.65 * 1.049, 93.42 * 1.09))
-    assert not within((9.65 * 1.051, 93.42))
-    assert not within((9.65 * 0.949, 93.42))
-    assert not within((9.65, 93.42 * 1.11))
-    assert not within((9.65, 93.42 * 0.89))
-
-
-def test_a_comparison_takes_the_median_of_the_seeds_and_leaves_out_what_was_not_published() -> None:
-    axes = {"case": "one", "flow.controller": "satellite"}
-    runs = [Run(axes, seed, samples=handover((rate, 60.0), (9.0, 120.0))) for seed, rate in enumerate((1.0, 8.0, 9.0))]
-    first, _ = bujari.compare(runs)
-    assert first.ours.goodput_mbit_s == pytest.approx(8.0, rel=1e-4)
-    assert (first.theirs, first.within) == (None, None)
+def test_a_run_over_one_link_has_a_second_half() -> None:
+    first = steady(2.0, 0.9, 0, 10)
+    found = parts.of_fixed_length([*first, *steady(8.0, 0.6, 10, 20, first[-1]["arrived_udp_bytes"])], [])
+    assert found["second_half_udp_payload_mbit_s"] == pytest.approx(8.0, rel=1e-4)
+    assert found["second_half_rtt_s"] == pytest.approx(0.6)
+    assert parts.of_fixed_length([], []) == {}
 
 
 def test_what_was_published_is_whole() -> None:
-    rows = published.table("bujari")
-    assert len({(row["queue"], row["controller"], row["leg"]) for row in rows}) == 16
+    rows = published.figures("bujari")
+    assert len({(row["case"], row["controller"], row["metric"]) for row in rows}) == 4 * 2 * 2 * 2
     assert "Tables 2" in published.source("bujari")
     assert {row["case"] for row in published.table("endres")} == {"SAT", "SATLOSS"}
-    assert len(published.table("kuhn")) == 27
+    assert published.figures("endres") == []
+    assert len(published.figures("kuhn")) == 18
+
+
+@pytest.mark.parametrize("name", ["bujari", "kuhn", "endres"])
+def test_the_cases_of_a_publication_are_those_of_its_plan(name: str) -> None:
+    its_plan = plan.read(run.CAMPAIGNS / f"{name}.toml")
+    assert {row["case"] for row in published.table(name)} <= {case.name for case in its_plan.cases}
 
 
 def test_their_packets_are_counted() -> None:
     """No stream gets 9.77 Mbit/s through 10 Mbit/s at the IP level; 1200-byte datagrams do, to the hundredth."""
-    most = max(float(row["goodput_mbit_s"]) for row in published.table("bujari"))
-    assert most == pytest.approx(bujari.CAPACITY_MBIT_S, abs=0.005)
+    rows = published.figures("bujari")
+    most = max(float(row["value"]) for row in rows if row["metric"].endswith("_udp_payload_mbit_s"))
+    assert most == pytest.approx(10 * 1200 / 1228, abs=0.005)
 
 
-def transfer(begun_s: float, megabytes: int, done_s: float | None) -> dict[str, int | None]:
-    return {
-        "begun_ns": int(begun_s * 1e9),
-        "done_ns": None if done_s is None else int(done_s * 1e9),
-        "bytes": megabytes * kuhn.MB,
-        "received": megabytes * kuhn.MB,
-    }
-
-
-def test_a_target_counts_from_the_beginning_of_the_last_transfer() -> None:
-    first = [FlowSample(at, int(at * 2 * kuhn.MB), 0, 650.0) for at in range(1, 51)]
-    second = [FlowSample(55.0 + at, (100 + 2 * at) * kuhn.MB, 0, 650.0) for at in range(1, 51)]
-    again = Run({}, 1, [transfer(0, 100, 50.0), transfer(55.0, 100, 104.5)], first + second)
-    assert kuhn.reached_s(again, 2) == pytest.approx(1.0)
-    assert kuhn.reached_s(again, 10) == pytest.approx(5.0)
-    assert kuhn.reached_s(again, 100) == pytest.approx(49.5)
-    cut = Run({}, 1, [transfer(0, 100, None)], first[:20])
-    assert kuhn.reached_s(cut, 10) == 5.0
-    assert kuhn.reached_s(cut, 100) is None
+def test_amounts_count_from_the_beginning_of_a_transfer() -> None:
+    samples = [{"at_s": float(at), "received_bytes": at * 2_000_000} for at in range(1, 51)]
+    assert parts.amounts(samples, 100_000_000, 49.5) == {
+        "received_2_mb_s": 1.0, "received_10_mb_s": 5.0, "received_100_mb_s": 49.5,
+    }  # fmt: skip
+    assert parts.amounts(samples, 2_000_001, 1.01) == {"received_2_mb_s": 1.0}
 
 
 def test_a_target_can_lie_at_the_bound() -> None:
@@ -115,60 +100,46 @@ def test_a_missed_target_says_whether_it_could_be_kept() -> None:
     assert kuhn.why(2.7, bound, None) == "reachable; not reached"
 
 
-def test_endres_counts_from_the_first_byte() -> None:
-    whole = {"first_byte_ns": 1_200_000_000, "done_ns": 1_200_000_000 + 8_388_608_000}
-    assert endres.goodput_mbit_s(Run({}, 1, [whole])) == pytest.approx(10.0)
-    assert endres.goodput_mbit_s(Run({}, 1, [{**whole, "done_ns": None}])) == 0.0
+def figure(axes: dict[str, str], metric: str, value: float) -> MetricRow:
+    interval = median_interval([value])
+    point = PointRow("a", "virtual", axes, "quic", {}, "download", [1.0], [], 1.0, 1, interval, {"ok": 1}, 0)
+    return MetricRow(point, metric, interval, [value])
 
 
-def test_a_percentage_is_a_share() -> None:
-    assert qpep.loss_rate("0.00001 %") == pytest.approx(1e-7)
+def test_endres_has_the_mean_and_the_best_of_ours_beside_his() -> None:
+    figures = [
+        figure({"case": "SAT", "controller": name, "scenario.forward.queue": queue}, endres.METRIC, value)
+        for queue, name, value in (
+            ("25 packets", "cubic", 4.0), ("25 packets", "hybla", 8.0), ("1 BDP", "hybla", 15.0),
+        )
+    ]  # fmt: skip
+    (row,) = endres.section(figures).tables[0].rows
+    assert row[:5] == ["SAT", "4.88", "6.00", "12.0", "8.00 (hybla)"]
 
 
-def test_records_are_read_run_by_run(tmp_path: Path) -> None:
-    sample = {
-        "record": "sample",
-        "at_ns": 10**9,
-        "flow": 0,
-        "received": 5,
-        "arrived_udp_bytes": 7,
-        "rtt_ns": 60_000_000,
-    }
-    lines = [
-        {"schema": "bentpipe/records/1"},
-        {"run": {"axes": {"case": "a"}, "seed": 1}},
-        sample,
-        {**sample, "flow": 1},
-        {"record": "flow", "flow": 0, "lost": 3},
-        {"run": {"axes": {"case": "a"}, "seed": 2, "failed": "it panicked"}},
-        {"run": {"axes": {"case": "a"}, "seed": 3}},
-        {"record": "link", "link": 0},
+def test_kuhn_counts_targets_and_tells_which_are_missed() -> None:
+    figures = [
+        figure({"case": "4.2 medium", "controller": name}, f"received_{size}_mb_s", value)
+        for name, values in (("satellite", (2.5, 5.5, 19.0)), ("cubic", (3.5, 4.5, 19.5)))
+        for size, value in zip(kuhn.SIZES_MB, values, strict=True)
     ]
-    (tmp_path / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    one, three = records.runs(tmp_path)
-    assert (one.seed, three.seed) == (1, 3)
-    assert one.samples == [FlowSample(1.0, 5, 7, 60.0)]
-    assert one.flow["lost"] == 3
-    assert len(three.links) == 1
-
-
-def test_missing_records_say_how_they_are_made(tmp_path: Path) -> None:
-    with pytest.raises(LabError, match=r"summary.json is not there; `bentpipe sim PLAN --out"):
-        records.lines(tmp_path)
-
-
-def test_the_report_has_every_table_and_nothing_of_it_is_markup(tmp_path: Path) -> None:
-    table = Table("Times", ["case", "ours"], [["<b>one</b>", Cell("1.00", "within")]])
-    section = Section("A study", "somebody, 2020", ["It went well."], [table])
-    run.write(tmp_path, [section])
-    page = (tmp_path / run.REPORT).read_text()
-    assert '<td class="within">1.00</td>' in page
-    assert "&lt;b&gt;one" in page
-    assert "| <b>one</b> | 1.00 |" in markdown(section)
-    assert "## A study" in (tmp_path / run.TABLES).read_text()
+    section = kuhn.section(figures)
+    assert "satellite 2, cubic 2" in section.paragraphs[0]
+    times, misses = section.tables
+    assert times.rows[0][:4] == ["4.2 medium", "2 MB", "3 s", "1.63"]
+    assert [cell.mark for cell in times.rows[1][4:] if isinstance(cell, Cell)] == ["short", "within"]
+    (miss,) = misses.rows
+    assert miss[:3] == ("4.2 medium", "10 MB", "5 s")
+    assert miss[-1] == "reachable; missed by 0.50 s"
 
 
 def test_every_study_has_its_campaigns() -> None:
-    for campaigns, _ in run.STUDIES.values():
+    for campaigns in run.STUDIES.values():
         for campaign in campaigns:
-            assert (run.CAMPAIGNS / f"{campaign}.toml").exists(), campaign
+            assert plan.read(run.CAMPAIGNS / f"{campaign}.toml").name == campaign
+            assert plan.read(run.CAMPAIGNS / f"{campaign}.toml", quick=True).name == f"{campaign}-quick"
+
+
+def test_a_study_that_nobody_has_is_told_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="no study 'bujary'; did you mean 'bujari'"):
+        run.studies(tmp_path, ["bujary"], Console(), quick=True, virtual=True)

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use bentpipe_cc::Choice;
-use bentpipe_os::tproxy::{ApplicationQuic, Capture, Fail, OtherProtocols};
+use bentpipe_os::tproxy::{ApplicationQuic, Capture, Fail, OtherProtocols, Protocols};
 use bentpipe_tunnel::gateway::egress::Egress;
 use bentpipe_tunnel::gateway::policy::Policy;
 use bentpipe_tunnel::terminal::dns::Settings;
@@ -349,8 +349,10 @@ impl Transparent {
             port: self.port,
             leave: self.left_alone(),
             fail: self.fail,
-            quic: self.quic,
-            other: self.other_protocols,
+            protocols: Protocols::TcpAndUdp {
+                quic: self.quic,
+                other: self.other_protocols,
+            },
         }
     }
 }

@@ -13,6 +13,7 @@ mod perf;
 mod terminal;
 mod gateway;
 mod quic_pep;
+mod tcp_pep;
 mod status;
 mod check;
 mod config;
@@ -52,6 +53,8 @@ enum Command {
     Gateway(gateway::Command),
     #[command(name = "quic-pep")]
     QuicPep(quic_pep::Command),
+    #[command(name = "tcp-pep")]
+    TcpPep(tcp_pep::Command),
     Status(status::Command),
     Check(check::Command),
     Doctor(doctor::Command),
@@ -72,6 +75,7 @@ fn main() -> std::process::ExitCode {
         Command::Terminal(command) => terminal::run(command),
         Command::Gateway(command) => gateway::run(command),
         Command::QuicPep(command) => quic_pep::run(command),
+        Command::TcpPep(command) => tcp_pep::run(command),
         Command::Status(command) => status::run(&command),
         Command::Check(command) => check::run(&command),
         Command::Doctor(command) => doctor::run(&command),

@@ -1,24 +1,27 @@
-//! `bentpipe trace`: captures to columns and summaries.
+//! `bentpipe trace`: captures and qlogs to columns and summaries.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use bentpipe_trace::capture::CaptureError;
 use bentpipe_trace::keylog::KeyLog;
 use bentpipe_trace::parquet::Tables;
+use bentpipe_trace::qlog;
 use bentpipe_trace::read::{self, ReadError, Trace};
+use bentpipe_trace::rows::Sink;
 use bentpipe_trace::summary::ConnectionSummary;
 use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// Read packet captures: QUIC decrypted, TCP by sequence number
+/// Read packet captures: QUIC decrypted, TCP by sequence number; and qlogs
 ///
-/// Reads pcap and pcapng, also compressed with gzip or Zstandard. For each FILE a
+/// Reads pcap, pcapng and qlog, also compressed with gzip or Zstandard. For each FILE a
 /// directory is written with packets.parquet (a row a packet), streams.parquet (a row a
-/// stream frame) and summary.json.
+/// stream frame), http3.parquet (a row an HTTP/3 frame) and summary.json.
 #[derive(Debug, clap::Args)]
 pub struct Command {
-    /// The captures
+    /// The captures or qlogs
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// TLS secrets (SSLKEYLOGFILE); without it, those in the capture itself
@@ -75,11 +78,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
 }
 
 fn one(command: &Command, path: &Path, given: &KeyLog) -> Result<Trace, Failure> {
-    let log = if command.keys.is_empty() {
-        read::secrets_of(path).map_err(|error| Failure::file(path, error))?
-    } else {
-        given.clone()
-    };
+    let source = Source::of(path, given).map_err(|error| Failure::file(path, error))?;
     let name = path.file_name().unwrap_or(path.as_os_str());
     let directory = command.out.join(name);
     std::fs::create_dir_all(&directory)
@@ -91,14 +90,15 @@ fn one(command: &Command, path: &Path, given: &KeyLog) -> Result<Trace, Failure>
         }
     };
     let trace = if command.no_tables {
-        read::read(path, log, &mut bentpipe_trace::rows::Nothing).map_err(|error| match error {
+        let mut nothing = bentpipe_trace::rows::Nothing;
+        (source.read(path, &mut nothing)).map_err(|error| match error {
             ReadError::Capture(error) => Failure::file(path, error),
             ReadError::Sink(never) => match never {},
         })?
     } else {
         let made = |error| Failure::Runtime(anyhow::Error::new(error));
         let mut tables = Tables::create(&directory).map_err(made)?;
-        let trace = read::read(path, log, &mut tables).map_err(refused)?;
+        let trace = source.read(path, &mut tables).map_err(refused)?;
         tables.close().map_err(made)?;
         trace
     };
@@ -121,6 +121,35 @@ fn one(command: &Command, path: &Path, given: &KeyLog) -> Result<Trace, Failure>
         println!("{}", directory.display());
     }
     Ok(trace)
+}
+
+/// What a file is.
+enum Source {
+    /// A capture, with the secrets for it.
+    Capture(KeyLog),
+    Qlog,
+}
+
+impl Source {
+    fn of(path: &Path, given: &KeyLog) -> Result<Self, CaptureError> {
+        Ok(if qlog::begins_like_one(path)? {
+            Self::Qlog
+        } else if given.is_empty() {
+            Self::Capture(read::secrets_of(path)?)
+        } else {
+            Self::Capture(given.clone())
+        })
+    }
+
+    fn read<S: Sink>(self, path: &Path, sink: &mut S) -> Result<Trace, ReadError<S::Error>>
+    where
+        S::Error: std::error::Error,
+    {
+        match self {
+            Self::Capture(log) => read::read(path, log, sink),
+            Self::Qlog => qlog::read(path, sink),
+        }
+    }
 }
 
 /// The summary for people.

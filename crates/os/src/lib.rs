@@ -3,7 +3,8 @@
 //! For the emulator, in the order in which a packet and its device need it:
 //! [`namespace`], [`tun`], [`segment`], [`cpu_latency`] and [`realtime`].
 //!
-//! For measurements: [`tcp_info`] and [`tcp_measured`], the kernel's own TCP.
+//! For measurements and for the proxy that splits TCP: [`tcp_options`] with [`initial_window`], [`tcp_info`] and
+//! [`tcp_measured`], the kernel's own TCP.
 //!
 //! For the tunnel: [`ingress`], [`http_connect`] with its [`users`], and [`tproxy`] bring applications' connections,
 //! [`dns`] their questions, [`ip`] packets of other protocols; [`tcp`], [`udp`], [`machine`] with its [`resolver`], [`quic_socket`] and [`quic`] are its sockets, [`network_changes`]
@@ -27,6 +28,8 @@ pub mod ip;
 mod socket_option;
 mod receive_memory;
 pub mod tcp;
+pub mod initial_window;
+pub mod tcp_options;
 pub mod tcp_info;
 pub mod tcp_measured;
 pub mod udp;

@@ -10,6 +10,8 @@ use netlink_packet_core::{
 };
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage, Stats64};
+use netlink_packet_route::route::{RouteAttribute, RouteMessage};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
@@ -103,6 +105,37 @@ impl Netlink {
     /// Every address of the namespace, with the index of its device.
     pub fn addresses(&mut self) -> io::Result<Vec<(u32, IpNet)>> {
         let query = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        let found = self.list(query)?.into_iter();
+        Ok(found
+            .filter_map(|message| match message {
+                RouteNetlinkMessage::NewAddress(address) => {
+                    Some((address.header.index, address_in(&address)?))
+                }
+                _ => None,
+            })
+            .collect())
+    }
+
+    /// The routes of `table`, of one family.
+    pub(crate) fn routes(
+        &mut self,
+        family: AddressFamily,
+        table: u32,
+    ) -> io::Result<Vec<RouteMessage>> {
+        let mut query = RouteMessage::default();
+        query.header.address_family = family;
+        let found = self.list(RouteNetlinkMessage::GetRoute(query))?.into_iter();
+        Ok(found
+            .filter_map(|message| match message {
+                RouteNetlinkMessage::NewRoute(route) => Some(route),
+                _ => None,
+            })
+            .filter(|route| route.attributes.contains(&RouteAttribute::Table(table)))
+            .collect())
+    }
+
+    /// All that the kernel has of what `query` asks for.
+    fn list(&mut self, query: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
         self.send(query, NLM_F_REQUEST | NLM_F_DUMP)?;
         let mut found = Vec::new();
         loop {
@@ -120,9 +153,7 @@ impl Netlink {
                     NetlinkPayload::Error(error) if error.code.is_some() => {
                         return Err(error.to_io());
                     }
-                    NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewAddress(address)) => {
-                        found.extend(address_in(&address).map(|it| (address.header.index, it)));
-                    }
+                    NetlinkPayload::InnerMessage(message) => found.push(message),
                     _ => {}
                 }
             }
@@ -211,6 +242,20 @@ fn address_of(index: u32, address: IpNet) -> AddressMessage {
     message.attributes = vec![
         AddressAttribute::Local(address.addr()),
         AddressAttribute::Address(address.addr()),
+    ];
+    message
+}
+
+/// The routing rule that leads packets with `mark` to the table of that number.
+pub(crate) fn mark_rule(family: AddressFamily, mark: u32, priority: u32) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    message.header.family = family;
+    message.header.action = RuleAction::ToTable;
+    message.attributes = vec![
+        RuleAttribute::Priority(priority),
+        RuleAttribute::FwMark(mark),
+        RuleAttribute::FwMask(u32::MAX),
+        RuleAttribute::Table(mark),
     ];
     message
 }

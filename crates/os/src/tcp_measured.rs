@@ -14,11 +14,12 @@ use bentpipe_perf::server::Service;
 use bentpipe_perf::transport::{Connection, Dial, ReceiveHalf, SendHalf, SharedEstablishment};
 use bentpipe_units::Span;
 use bytes::Bytes;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use socket2::SockRef;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use crate::tcp_info::TcpInfo;
+use crate::tcp_options::TcpOptions;
 
 /// What is sent: a piece of it at a time.
 static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
@@ -26,78 +27,6 @@ static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
 const PIECE: usize = 256 << 10;
 /// How often it is looked whether everything is acknowledged.
 const LOOK: Duration = Duration::from_millis(5);
-/// Connections that wait to be accepted.
-const BACKLOG: u32 = 128;
-/// Where the kernel lists its controllers.
-const CONTROLLERS: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
-
-/// How an end's connections are set up; what is not given is the kernel's to choose.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TcpOptions {
-    /// Congestion controller (TCP_CONGESTION).
-    pub controller: Option<String>,
-    /// Largest segment (TCP_MAXSEG).
-    pub segment: Option<u32>,
-    /// Receive buffer (SO_RCVBUF); given, the kernel does not tune it any more.
-    pub receive_buffer: Option<usize>,
-    /// Send buffer (SO_SNDBUF), likewise.
-    pub send_buffer: Option<usize>,
-}
-
-impl TcpOptions {
-    /// Sets up `socket` before it is connected or listens.
-    pub fn apply(&self, socket: &Socket) -> io::Result<()> {
-        if let Some(name) = &self.controller {
-            socket.set_tcp_congestion(name.as_bytes()).map_err(|error| {
-                let known = std::fs::read_to_string(CONTROLLERS).unwrap_or_default();
-                io::Error::new(
-                    error.kind(),
-                    format!(
-                        "this kernel has no congestion controller {name:?}, or lets only root use it ({error}); it has {}",
-                        known.trim().replace(' ', ", ")
-                    ),
-                )
-            })?;
-        }
-        if let Some(segment) = self.segment {
-            socket.set_tcp_mss(segment)?;
-        }
-        if let Some(bytes) = self.receive_buffer {
-            socket.set_recv_buffer_size(bytes)?;
-        }
-        if let Some(bytes) = self.send_buffer {
-            socket.set_send_buffer_size(bytes)?;
-        }
-        Ok(())
-    }
-
-    fn socket(&self, address: SocketAddr) -> io::Result<TcpSocket> {
-        let domain = Domain::for_address(address);
-        let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
-        self.apply(&socket)?;
-        socket.set_nonblocking(true)?;
-        Ok(TcpSocket::from_std_stream(socket.into()))
-    }
-
-    /// Connects to `address`.
-    async fn connect(&self, address: SocketAddr) -> io::Result<TcpStream> {
-        let stream = self.socket(address)?.connect(address).await?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
-    }
-
-    /// Listens at `address`.
-    pub fn listen(&self, address: SocketAddr) -> io::Result<TcpListener> {
-        let socket = self.socket(address)?;
-        socket.set_reuseaddr(true)?;
-        if address.is_ipv6() {
-            // IPv4 peers reach a wildcard IPv6 socket too, where the system has both.
-            let _ = SockRef::from(&socket).set_only_v6(false);
-        }
-        socket.bind(address)?;
-        socket.listen(BACKLOG)
-    }
-}
 
 /// A socket whose figures are read a last time when it is closed.
 #[derive(Debug)]
@@ -501,25 +430,5 @@ pub async fn serve(service: Service, listener: TcpListener, options: TcpOptions)
             (service.stream(&clock, peer, connection, kind, (send, receive))).await;
             drop(place);
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unknown_controller_is_told_with_those_that_there_are() {
-        let options = TcpOptions {
-            controller: Some("nosuch".into()),
-            ..TcpOptions::default()
-        };
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-        let error = options
-            .apply(&socket)
-            .expect_err("there is none")
-            .to_string();
-        assert!(error.contains("\"nosuch\""), "{error}");
-        assert!(error.contains("cubic") || error.contains("reno"), "{error}");
     }
 }

@@ -10,6 +10,7 @@
 //!   paused clock
 //! - [`record`]: what a run recorded
 
+mod problem;
 pub mod plan;
 mod identity;
 pub mod quic;
@@ -18,7 +19,8 @@ pub mod record;
 
 use std::time::Instant;
 
-pub use plan::{LinkPlan, Move, Nodes, Plan, PlanError, Towards};
+pub use plan::{LinkPlan, Nodes, Plan, Towards};
+pub use problem::{Move, PlanError};
 pub use record::{Record, Records};
 
 /// Bytes of the request for a transfer or a flow: as many as a small HTTP one has.

@@ -6,7 +6,8 @@ use bentpipe_link::{Cause, Counters};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::plan::{Plan, PlanError, Towards};
+use crate::plan::{Plan, Towards};
+use crate::problem::PlanError;
 
 /// The first line of `records.jsonl`.
 pub const SCHEMA: &str = r#"{"schema":"bentpipe/records/1"}"#;

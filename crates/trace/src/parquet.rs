@@ -1,7 +1,7 @@
-//! Rows as Parquet: `packets.parquet` and `streams.parquet`.
+//! Rows as Parquet: `packets.parquet`, `streams.parquet` and `http3.parquet`.
 //!
 //! Row groups of some 100,000 rows, compressed with Zstandard; a column has the name of
-//! its field in [`PacketRow`] or [`StreamRow`].
+//! its field in [`PacketRow`], [`StreamRow`] or [`Http3Row`].
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -15,7 +15,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
-use crate::rows::{PacketRow, Sink, StreamRow};
+use crate::rows::{Http3Row, PacketRow, Sink, StreamRow};
 
 /// Rows that are held before they are written.
 const GROUP: usize = 1 << 17;
@@ -262,14 +262,15 @@ impl Column {
     }
 }
 
-/// Writes both tables into one directory.
+/// Writes the tables into one directory.
 pub struct Tables {
     packets: Table,
     streams: Table,
+    http3: Table,
 }
 
 impl Tables {
-    /// Makes `packets.parquet` and `streams.parquet` in `directory`, which is there.
+    /// Makes `packets.parquet`, `streams.parquet` and `http3.parquet` in `directory`, which is there.
     pub fn create(directory: &Path) -> Result<Self, WriteError> {
         let packets = [
             ("frame", Column::long()),
@@ -305,7 +306,20 @@ impl Tables {
             ("fin", Column::bool()),
             ("repeated", Column::long()),
         ];
+        let http3 = [
+            ("frame", Column::long()),
+            ("time_ns", Column::long()),
+            ("interface", Column::int()),
+            ("connection", Column::int()),
+            ("from_client", Column::bool()),
+            ("stream", Column::long()),
+            ("offset", Column::long()),
+            ("kind", Column::text()),
+            ("length", Column::long()),
+            ("fields", Column::maybe_text()),
+        ];
         Ok(Self {
+            http3: Table::create(&directory.join("http3.parquet"), &http3)?,
             packets: Table::create(&directory.join("packets.parquet"), &packets)?,
             streams: Table::create(&directory.join("streams.parquet"), &streams)?,
         })
@@ -314,7 +328,8 @@ impl Tables {
     /// Writes what is held, and the files' ends.
     pub fn close(self) -> Result<(), WriteError> {
         self.packets.close()?;
-        self.streams.close()
+        self.streams.close()?;
+        self.http3.close()
     }
 }
 
@@ -358,6 +373,21 @@ impl Sink for Tables {
             Value::Long(row.length),
             Value::Bool(row.fin),
             Value::Long(row.repeated),
+        ])
+    }
+
+    fn http3(&mut self, row: &Http3Row<'_>) -> Result<(), WriteError> {
+        self.http3.push([
+            Value::Long(row.frame),
+            Value::Long(row.time_ns),
+            Value::Int(row.interface),
+            Value::Int(row.connection),
+            Value::Bool(row.from_client),
+            Value::Long(row.stream),
+            Value::Long(row.http3.offset),
+            Value::Text(&row.http3.kind),
+            Value::Long(row.http3.length),
+            Value::MaybeText(row.http3.fields.as_deref()),
         ])
     }
 }

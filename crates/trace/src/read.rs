@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use crate::capture::{CaptureError, Packet as Captured, Reader};
+use crate::http3::{self, Http3Frame, StreamKey};
 use crate::ip::{self, Body, Transport};
 use crate::keylog::KeyLog;
 use crate::quic::header::Kind;
 use crate::quic::{Datagram, Frame, Packet, Side, Space, Tracker, Visitor};
-use crate::rows::{PacketRow, Sink, StreamRow};
+use crate::rows::{Http3Row, PacketRow, Sink, StreamRow};
 use crate::summary::{ConnectionSummary, Coverage, Key, Piece, Seen, Summary};
 use crate::tcp;
 
@@ -109,38 +110,80 @@ where
         bytes: reader.bytes(),
         strangers: quic.strangers,
         others,
-        connections: rows.summary.finish(),
+        connections: rows.finish(),
         damage,
     })
 }
 
 /// Turns packets into rows.
-struct Rows<'s, S: Sink> {
+pub(crate) struct Rows<'s, S: Sink> {
     sink: &'s mut S,
-    failed: Option<S::Error>,
+    /// The first row that was not taken.
+    pub failed: Option<S::Error>,
     summary: Summary,
     coverage: Coverage,
     pieces: Vec<Piece>,
+    http3: http3::Streams,
+    http3_frames: Vec<Http3Frame>,
     /// Names of the frames of a packet, by which there are.
     names: HashMap<u32, String>,
 }
 
 impl<'s, S: Sink> Rows<'s, S> {
-    fn new(sink: &'s mut S) -> Self {
+    pub fn new(sink: &'s mut S) -> Self {
         Self {
             sink,
             failed: None,
             summary: Summary::default(),
             coverage: Coverage::default(),
             pieces: Vec::new(),
+            http3: http3::Streams::default(),
+            http3_frames: Vec::new(),
             names: HashMap::new(),
         }
+    }
+
+    /// What came of all connections.
+    pub fn finish(self) -> Vec<ConnectionSummary> {
+        self.summary.finish()
     }
 
     fn keep(&mut self, result: Result<(), S::Error>) {
         if let Err(error) = result {
             self.failed.get_or_insert(error);
         }
+    }
+
+    /// HTTP/3 frames that are whole with a piece of a stream.
+    fn http3(
+        &mut self,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+        stream: u64,
+        (offset, data): (u64, &[u8]),
+    ) {
+        let key = StreamKey {
+            connection: packet.connection.number,
+            side: packet.side,
+            interface: datagram.interface,
+            stream,
+        };
+        let mut found = std::mem::take(&mut self.http3_frames);
+        self.http3.add(key, offset, data, &mut found);
+        for frame in &found {
+            let result = self.sink.http3(&Http3Row {
+                frame: datagram.frame,
+                time_ns: datagram.time_ns,
+                interface: datagram.interface,
+                connection: key.connection,
+                from_client: key.side == Side::Client,
+                stream,
+                http3: frame,
+            });
+            self.keep(result);
+        }
+        found.clear();
+        self.http3_frames = found;
     }
 
     fn segment(
@@ -325,6 +368,9 @@ impl<S: Sink> Visitor for Rows<'_, S> {
                         repeated: piece.repeated,
                     });
                     self.keep(result);
+                    if connection.protocol.as_deref() == Some(http3::PROTOCOL) {
+                        self.http3(datagram, packet, stream, (offset, data));
+                    }
                 }
                 _ => {}
             }

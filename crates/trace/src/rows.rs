@@ -1,4 +1,6 @@
-//! What a trace becomes: a row a packet, and a row a stream frame.
+//! What a trace becomes: a row a packet, a row a stream frame, and a row an HTTP/3 frame.
+
+use crate::http3::Http3Frame;
 
 /// One QUIC packet or TCP segment.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,6 +73,25 @@ pub struct StreamRow {
     pub repeated: u64,
 }
 
+/// One HTTP/3 frame, where its last byte that was needed came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Http3Row<'a> {
+    /// As of its packet.
+    pub frame: u64,
+    /// As of its packet.
+    pub time_ns: u64,
+    /// As of its packet.
+    pub interface: u32,
+    /// As of its packet.
+    pub connection: u32,
+    /// As of its packet.
+    pub from_client: bool,
+    /// Stream ID.
+    pub stream: u64,
+    /// What it is.
+    pub http3: &'a Http3Frame,
+}
+
 /// Who takes rows.
 pub trait Sink {
     /// Why a row was not taken.
@@ -81,6 +102,9 @@ pub trait Sink {
 
     /// A row a stream frame.
     fn stream(&mut self, row: &StreamRow) -> Result<(), Self::Error>;
+
+    /// A row an HTTP/3 frame.
+    fn http3(&mut self, row: &Http3Row<'_>) -> Result<(), Self::Error>;
 }
 
 /// Keeps nothing: for whoever wants the summary only.
@@ -95,6 +119,10 @@ impl Sink for Nothing {
     }
 
     fn stream(&mut self, _row: &StreamRow) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
+    fn http3(&mut self, _row: &Http3Row<'_>) -> Result<(), Self::Error> {
         Ok(())
     }
 }

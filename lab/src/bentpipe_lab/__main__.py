@@ -236,12 +236,14 @@ def controllers(out: Path, which: tuple[str, ...]) -> int:
 
 @cli.command()
 @click.option("--out", type=PATH, default=Path("out/studies"), show_default=True)
-@click.option("--only", multiple=True, metavar="STUDY", help="one of them, like bujari; may be given again")
-def studies(out: Path, only: tuple[str, ...]) -> int:
-    """Published studies in virtual time, with a report."""
+@click.option("--only", multiple=True, metavar="STUDY", help="a study or a campaign of it; may be given again")
+@click.option("--virtual", is_flag=True, help="leave out campaigns that need real time")
+@QUICK
+def studies(out: Path, only: tuple[str, ...], virtual: bool, quick: bool) -> int:
+    """Published studies: run their campaigns, with a report of each."""
     from bentpipe_lab.studies import run as study
 
-    return study.studies(out, only, _console())
+    return study.studies(out, only, _console(), quick=quick, virtual=virtual)
 
 
 @cli.command()

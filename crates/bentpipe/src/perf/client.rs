@@ -26,8 +26,11 @@ use super::options::{Over, Transport, reported};
 use super::output::{Output, is_stdout};
 use super::path::PathFile;
 use super::{endpoint, table};
-use crate::daemon;
+use crate::daemon::{self, StopSignals};
 use crate::failure::Failure;
+
+/// Tells the mark of the routes with a client's initial window over TCP, beside the process.
+const MARK: u32 = 0x6274_0000;
 
 /// Measure towards HOST, where `bentpipe perf server` or another perf server runs
 ///
@@ -228,8 +231,9 @@ pub fn run(command: &Command) -> Result<(), Failure> {
                     "--ca, --fingerprint, --name, --resume, --datagrams and --changes have no meaning over TCP, which is unencrypted and has none of these; leave them out".into(),
                 ));
             }
-            let options = command.transport.tcp()?;
+            let options = (command.transport).tcp(MARK + (std::process::id() & 0xffff))?;
             daemon::block_on(async {
+                let mut stop = StopSignals::new();
                 let (address, _) = endpoint::resolve(&command.host, PORT).await?;
                 let own = reported(&options);
                 let dialler = TcpDialler {
@@ -237,7 +241,11 @@ pub fn run(command: &Command) -> Result<(), Failure> {
                     options,
                     patience: command.timeout,
                 };
-                measure(&dialler, &workload, own, outputs).await?.finish()
+                tokio::select! {
+                    measured = measure(&dialler, &workload, own, outputs) => measured?.finish(),
+                    // In order, so that the routes of an initial window go as well.
+                    _ = stop.stop() => Err(anyhow::anyhow!("stopped by a signal").into()),
+                }
             })
         }
     }

@@ -1,8 +1,10 @@
 //! The options of one end's transport, which client and server have alike.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use bentpipe_os::tcp_measured::TcpOptions;
+use bentpipe_os::initial_window::InitialWindow;
+use bentpipe_os::tcp_options::TcpOptions;
 use bentpipe_perf::parameters::{AckRequest, Parameters};
 use bentpipe_perf::report::ParametersReport;
 use bentpipe_quic::{Selection, Settings};
@@ -32,7 +34,8 @@ pub struct Transport {
     /// cubic-search, hybla, bbr3, fixed, bbr3-library; over TCP one of the kernel's
     #[arg(long, value_name = "NAME")]
     controller: Option<String>,
-    /// Full packets that may leave before the first acknowledgement [default: 10]
+    /// Full packets that may leave before the first acknowledgement [default: 10]; over TCP by
+    /// routes of its own (initcwnd), which needs root
     #[arg(long, value_name = "PACKETS")]
     initial_window: Option<u32>,
     /// Round-trip time until it is measured [default: 333 ms]
@@ -125,8 +128,8 @@ impl Transport {
         PathFile::open(self.path.as_deref())
     }
 
-    /// Over TCP.
-    pub fn tcp(&self) -> Result<TcpOptions, Failure> {
+    /// Over TCP; `mark` is that of the routes with an initial window, if one is wanted.
+    pub fn tcp(&self, mark: u32) -> Result<TcpOptions, Failure> {
         let without_effect = [
             ("--initial-rtt", self.initial_rtt.is_some()),
             ("--contracted-rate", self.contracted_rate.is_some()),
@@ -139,11 +142,6 @@ impl Transport {
         if let Some((name, _)) = without_effect.iter().find(|(_, given)| *given) {
             return Err(Failure::Configuration(format!(
                 "{name} has no effect over TCP; leave it out"
-            )));
-        }
-        if let Some(packets) = self.initial_window {
-            return Err(Failure::Configuration(format!(
-                "--initial-window over TCP: the kernel takes it from the route; set it with `ip route change ROUTE initcwnd {packets}`, where ROUTE is what `ip route get PEER` shows"
             )));
         }
         if self.no_ecn {
@@ -160,7 +158,19 @@ impl Transport {
                 Bytes::new(bytes)
             ))),
         };
+        let window = match self.initial_window {
+            Some(packets) if !(1..=1000).contains(&packets) => {
+                return Err(Failure::Configuration(format!(
+                    "--initial-window {packets}: give 1 to 1000 packets"
+                )));
+            }
+            window => window.map(|packets| InitialWindow::install(packets, mark)),
+        };
+        let window = window.transpose();
         Ok(TcpOptions {
+            initial_window: window
+                .map_err(|error| Failure::Configuration(format!("--initial-window: {error}")))?
+                .map(Arc::new),
             controller: self.controller.clone(),
             segment: self.packet.map(u32::from),
             receive_buffer: buffer(self.window, "--window")?,
@@ -174,6 +184,7 @@ pub fn reported(options: &TcpOptions) -> ParametersReport {
     let bytes = |size: Option<usize>| size.and_then(|size| u64::try_from(size).ok());
     ParametersReport {
         controller: options.controller.clone(),
+        initial_window_packets: options.initial_window.as_ref().map(|it| it.packets()),
         packet_bytes: options.segment.and_then(|size| u16::try_from(size).ok()),
         window_bytes: bytes(options.receive_buffer),
         send_window_bytes: bytes(options.send_buffer),

@@ -23,6 +23,9 @@ use super::{endpoint, table};
 use crate::daemon::{self, StopSignals};
 use crate::failure::{self, Failure};
 
+/// Tells the mark of the routes with this server's initial window over TCP, beside the port.
+const MARK: u32 = 0x6273_0000;
+
 /// Answer measurements
 ///
 /// Whoever reaches the port can make this machine send: let only those through who may.
@@ -108,7 +111,9 @@ pub fn run(command: &Command) -> Result<(), Failure> {
                         .into(),
                 ));
             }
-            let options = command.transport.tcp()?;
+            let options = command
+                .transport
+                .tcp(MARK + u32::from(command.listen.port()))?;
             daemon::block_on(async {
                 let mut stop = StopSignals::new();
                 let listener = options.listen(command.listen).map_err(|error| {

@@ -58,8 +58,8 @@ fn print(rows: &[budget::Row], controllers: &[Choice]) {
             section = Some(row.section);
             let (what, title) = ("workload and figure", row.section.title());
             println!(
-                "{title}\n\n{what:<44}{:>9}{names}  {:<12} verdict",
-                "bound", "limit"
+                "{title}\n\n{what:<44}{:>9}{names}  {:>9}  {:<12} verdict",
+                "bound", "worst", "limit"
             );
         }
         if row.work != work {
@@ -75,7 +75,8 @@ fn print(rows: &[budget::Row], controllers: &[Choice]) {
             let value = median.map_or("-".into(), |median| format!("{median:.3}"));
             print!("  {value:>9}");
         }
+        let worst = (row.worst).map_or(String::new(), |worst| format!("{worst:.3}"));
         let verdict = if row.kept { "ok" } else { "SHORT" };
-        println!("  {:<12} {verdict}", row.limit.to_string());
+        println!("  {worst:>9}  {:<12} {verdict}", row.limit.to_string());
     }
 }

@@ -19,6 +19,7 @@ use crate::progress::Progress;
 mod plans;
 mod goals;
 mod other_paths;
+mod classes;
 pub mod draw;
 pub mod never_worst;
 
@@ -41,17 +42,28 @@ pub enum Section {
     Goals,
     /// Other paths, to see whether it holds there.
     OtherPaths,
+    /// Classes of links on which it once did badly.
+    Classes,
+    /// The same on busy hosts.
+    ClassesOnBusyHosts,
 }
 
 impl Section {
-    /// Both, in the table's order.
-    pub const ALL: [Self; 2] = [Self::Goals, Self::OtherPaths];
+    /// All, in the table's order.
+    pub const ALL: [Self; 4] = [
+        Self::Goals,
+        Self::OtherPaths,
+        Self::Classes,
+        Self::ClassesOnBusyHosts,
+    ];
 
     /// Its heading in tables.
     pub fn title(self) -> &'static str {
         match self {
             Self::Goals => "Goals",
             Self::OtherPaths => "Other paths, beside the other controllers",
+            Self::Classes => "Classes of links, ideal hosts",
+            Self::ClassesOnBusyHosts => "Classes of links, busy hosts",
         }
     }
 
@@ -59,6 +71,8 @@ impl Section {
         match self {
             Self::Goals => goals::GOALS,
             Self::OtherPaths => other_paths::OTHER_PATHS,
+            Self::Classes => classes::CLASSES,
+            Self::ClassesOnBusyHosts => classes::CLASSES_BUSY,
         }
     }
 }
@@ -85,6 +99,8 @@ pub const BESIDE_CUBIC: f64 = 0.95;
 pub enum Limit {
     /// The median may not be larger.
     AtMost(f64),
+    /// The median may not be larger than this, unless CUBIC's is.
+    AtMostOrCubics(f64),
     /// The median may not be smaller.
     AtLeast(f64),
     /// More is better: the median may not be smaller than this share of the best of the
@@ -109,6 +125,13 @@ impl Limit {
         };
         match self {
             Self::AtMost(most) => *value <= most,
+            Self::AtMostOrCubics(most) => {
+                let cubics = others.iter().filter(|(other, _)| *other == Choice::Cubic);
+                let most = cubics
+                    .filter_map(|(_, median)| *median)
+                    .fold(most, f64::max);
+                *value <= most
+            }
             Self::AtLeast(least) => *value >= least,
             Self::OfTheBest(share) => others.iter().all(|(other, median)| {
                 let share = if *other == Choice::Cubic {
@@ -123,10 +146,23 @@ impl Limit {
     }
 }
 
+impl Limit {
+    /// The worst of one controller's figures.
+    fn worst(self, figures: impl Iterator<Item = f64>) -> Option<f64> {
+        let worst = match self {
+            Self::AtMost(_) | Self::AtMostOrCubics(_) => figures.max_by(f64::total_cmp),
+            Self::AtLeast(_) | Self::OfTheBest(_) => figures.min_by(f64::total_cmp),
+            Self::None => None,
+        };
+        worst.filter(|figure| figure.is_finite())
+    }
+}
+
 impl std::fmt::Display for Limit {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::AtMost(most) => out.pad(&format!("<= {most}")),
+            Self::AtMostOrCubics(most) => out.pad(&format!("<= {most}|cubic")),
             Self::AtLeast(least) => out.pad(&format!(">= {least}")),
             Self::OfTheBest(share) => out.pad(&format!(">= {share} best")),
             Self::None => out.pad("none"),
@@ -153,6 +189,9 @@ pub struct Row {
     pub source: &'static str,
     /// Medians by controller, in the order asked for; `None` when half the runs did not finish.
     pub medians: Vec<(Choice, Option<f64>)>,
+    /// The first controller's figure with the seed that is worst for it; `None` where a run did not finish, or where
+    /// nothing is asked.
+    pub worst: Option<f64>,
     /// Whether the first controller keeps the limit.
     pub kept: bool,
 }
@@ -211,6 +250,9 @@ pub fn check(
                     (*controller, median(figures))
                 })
                 .collect();
+            let own = (values.iter())
+                .filter(|value| value.0 == index && value.1 == 0)
+                .map(|value| value.2[column]);
             rows.push(Row {
                 section,
                 work: budget.work,
@@ -220,6 +262,7 @@ pub fn check(
                 limit: goal.limit,
                 source: budget.source,
                 kept: goal.limit.keeps(&medians),
+                worst: goal.limit.worst(own),
                 medians,
             });
         }
@@ -238,4 +281,19 @@ fn median(figures: impl Iterator<Item = f64>) -> Option<f64> {
         *figures.get(middle)?
     };
     median.is_finite().then_some(median)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_plan_can_be_run() {
+        for budget in Section::ALL.into_iter().flat_map(Section::budgets) {
+            for seed in [1, 30] {
+                let plan = budget.plan(Choice::Satellite, seed);
+                assert_eq!(plan.check(), Ok(()), "{}", budget.work);
+            }
+        }
+    }
 }

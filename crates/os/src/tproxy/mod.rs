@@ -12,6 +12,7 @@
 pub(crate) mod nft;
 mod routes;
 mod ruleset;
+mod packets;
 mod firewall;
 pub mod udp;
 
@@ -29,11 +30,10 @@ pub use firewall::{Firewall, Obstacle};
 use ruleset::Ruleset;
 
 use crate::ip::{Interface, IpError};
-use crate::{ip, network_changes};
+use crate::network_changes;
 
 /// Distinguishes our marks and routing tables from others' ("bp" in ASCII).
 const TAG: u32 = 0x6270_0000;
-const IP_TAG: u32 = 0x6271_0000;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
 /// Between two repairs, so that two programs which undo each other do so at leisure.
@@ -117,10 +117,35 @@ pub struct Capture {
     pub leave: Vec<IpNet>,
     /// What becomes of them when no terminal runs.
     pub fail: Fail,
-    /// What becomes of UDP to port 443.
-    pub quic: ApplicationQuic,
-    /// What becomes of what is neither TCP nor UDP.
-    pub other: OtherProtocols,
+    /// What is taken.
+    pub protocols: Protocols,
+}
+
+impl Capture {
+    /// Whether packets of other protocols leave for the tunnel.
+    pub fn tunnels_packets(&self) -> bool {
+        matches!(
+            self.protocols,
+            Protocols::TcpAndUdp {
+                other: OtherProtocols::Tunnel,
+                ..
+            }
+        )
+    }
+}
+
+/// What is taken, and what becomes of the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocols {
+    /// TCP connections; all else goes its own way.
+    Tcp,
+    /// TCP connections and UDP datagrams.
+    TcpAndUdp {
+        /// What becomes of UDP to port 443.
+        quic: ApplicationQuic,
+        /// What becomes of what is neither TCP nor UDP.
+        other: OtherProtocols,
+    },
 }
 
 /// Why transparent ingress cannot be had.
@@ -182,7 +207,7 @@ pub struct Transparent {
     pub ipv4: TcpListener,
     /// For IPv6, where the machine has it.
     pub ipv6: Option<TcpListener>,
-    /// Of UDP, for each of the two; [`udp::carry`] takes them.
+    /// Of UDP, for each of the two, if it is taken; [`udp::carry`] takes them.
     pub udp: Vec<UdpSocket>,
     /// By which packets of other protocols leave for the tunnel.
     pub ip: Option<Interface>,
@@ -231,13 +256,16 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
             "this machine has no IPv6, or it is switched off (sysctl net.ipv6.conf.all.disable_ipv6); only IPv4 connections are taken"
         );
     }
-    let mut udp = vec![udp::listen((Ipv4Addr::LOCALHOST, port).into())?];
-    if ipv6.is_some() {
-        udp.push(udp::listen((Ipv6Addr::LOCALHOST, port).into())?);
+    let mut udp = Vec::new();
+    if capture.protocols != Protocols::Tcp {
+        udp.push(udp::listen((Ipv4Addr::LOCALHOST, port).into())?);
+        if ipv6.is_some() {
+            udp.push(udp::listen((Ipv6Addr::LOCALHOST, port).into())?);
+        }
     }
-    let ip = match capture.other {
-        OtherProtocols::Tunnel => Some(interface(&capture)?),
-        _ => None,
+    let ip = match capture.tunnels_packets() {
+        true => Some(packets::interface(&capture)?),
+        false => None,
     };
     let rules = Rules {
         capture: Mutex::new(capture),
@@ -262,36 +290,6 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
         ip,
         rules,
     })
-}
-
-/// Makes the interface by which packets of other protocols leave for the tunnel, and the routes
-/// that lead there.
-fn interface(capture: &Capture) -> Result<Interface, TransparentError> {
-    let failed = |error| TransparentError::Ip(Box::new(error));
-    ip::check_terminal().map_err(failed)?;
-    // Until the gateway assigns others: an interface without addresses has no packets
-    // translated, and nobody could be told why nothing comes back (RFC 7600; RFC 6666).
-    let unassigned = ["192.0.0.8/32", "100::8/128"].map(|text| text.parse().expect("networks"));
-    let interface = Interface::open(&device(capture.port), &unassigned).map_err(failed)?;
-    capture
-        .route_packets()
-        .map_err(|source| TransparentError::Routes { source })?;
-    Ok(interface)
-}
-
-impl Capture {
-    /// Leads packets of other protocols to their interface.
-    fn route_packets(&self) -> io::Result<()> {
-        let mark = ip_mark(self.port);
-        let closed = self.fail == Fail::Closed;
-        routes::add_through(routes::Family::V4, mark, &device(self.port), closed)?;
-        if let Err(error) =
-            routes::add_through(routes::Family::V6, mark, &device(self.port), closed)
-        {
-            tracing::debug!("IPv6: {error}");
-        }
-        Ok(())
-    }
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, TransparentError> {
@@ -332,23 +330,13 @@ pub fn mark(port: u16) -> u32 {
     TAG + u32::from(port)
 }
 
-/// The same for packets of other protocols.
-fn ip_mark(port: u16) -> u32 {
-    IP_TAG + u32::from(port)
-}
-
-/// The interface of packets of other protocols.
-fn device(port: u16) -> String {
-    format!("bp-ip-{port}")
-}
-
 /// Removes the rules that a terminal with `port` has left, running or not; what is not
 /// there is no error. Says whether there were any.
 pub async fn release(port: u16) -> bool {
     let existed = nft::table_exists(&table(port)).await;
     let _ = nft::load(format!("delete table inet {}\n", table(port))).await;
     routes::remove(mark(port));
-    routes::remove(ip_mark(port));
+    routes::remove(packets::mark(port));
     existed
 }
 
@@ -386,8 +374,8 @@ impl Rules {
             connected: connected(),
             table: table(capture.port),
             mark: mark(capture.port),
-            ip_mark: ip_mark(capture.port),
-            device: device(capture.port),
+            ip_mark: packets::mark(capture.port),
+            device: packets::device(capture.port),
             ipv6: self.ipv6,
             capture: &capture,
         };
@@ -408,8 +396,7 @@ impl Rules {
     /// port stay.
     pub async fn change(&self, new: Capture) -> Result<(), TransparentError> {
         let before = self.capture();
-        let tunnelled = [before.other, new.other].map(|other| other == OtherProtocols::Tunnel);
-        if tunnelled[0] != tunnelled[1] {
+        if before.tunnels_packets() != new.tunnels_packets() {
             return Err(TransparentError::Restart);
         }
         *self.lock() = Capture {
@@ -464,8 +451,8 @@ impl Rules {
                 }
             }
             let capture = self.capture();
-            if capture.other == OtherProtocols::Tunnel
-                && let Err(error) = capture.route_packets()
+            if capture.tunnels_packets()
+                && let Err(error) = packets::route(&capture)
             {
                 tracing::debug!("routes of packets: {error}");
             }

@@ -7,10 +7,9 @@ use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::route::{
     RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
-use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use crate::netlink::Netlink;
+use crate::netlink::{Netlink, mark_rule};
 
 /// Before the operator's own rules: it matches nothing but our mark. A fixed number lets
 /// the kernel see that the rule is there already.
@@ -32,7 +31,7 @@ pub(super) fn add(family: Family, mark: u32) -> io::Result<()> {
     let loopback = netlink.device("lo")?.header.index;
     for request in [
         RouteNetlinkMessage::NewRoute(route(family, mark, loopback)),
-        RouteNetlinkMessage::NewRule(rule(family, mark)),
+        RouteNetlinkMessage::NewRule(mark_rule(family.number(), mark, PRIORITY)),
     ] {
         match netlink.tell(request, NLM_F_CREATE | NLM_F_EXCL) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -52,7 +51,11 @@ pub(super) fn add_through(family: Family, mark: u32, device: &str, closed: bool)
         requests.push(RouteNetlinkMessage::NewRoute(unreachable(family, mark)));
     }
     requests.push(RouteNetlinkMessage::NewRoute(through(family, mark, device)));
-    requests.push(RouteNetlinkMessage::NewRule(rule(family, mark)));
+    requests.push(RouteNetlinkMessage::NewRule(mark_rule(
+        family.number(),
+        mark,
+        PRIORITY,
+    )));
     for request in requests {
         match netlink.tell(request, NLM_F_CREATE | NLM_F_EXCL) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -69,7 +72,10 @@ pub(super) fn remove(mark: u32) {
     };
     let loopback = netlink.device("lo").map_or(1, |lo| lo.header.index);
     for family in [Family::V4, Family::V6] {
-        let _ = netlink.tell(RouteNetlinkMessage::DelRule(rule(family, mark)), 0);
+        let _ = netlink.tell(
+            RouteNetlinkMessage::DelRule(mark_rule(family.number(), mark, PRIORITY)),
+            0,
+        );
         // A route by a device goes with the device.
         for route in [route(family, mark, loopback), unreachable(family, mark)] {
             let _ = netlink.tell(RouteNetlinkMessage::DelRoute(route), 0);
@@ -84,19 +90,6 @@ impl Family {
             Self::V6 => AddressFamily::Inet6,
         }
     }
-}
-
-fn rule(family: Family, mark: u32) -> RuleMessage {
-    let mut message = RuleMessage::default();
-    message.header.family = family.number();
-    message.header.action = RuleAction::ToTable;
-    message.attributes = vec![
-        RuleAttribute::Priority(PRIORITY),
-        RuleAttribute::FwMark(mark),
-        RuleAttribute::FwMask(u32::MAX),
-        RuleAttribute::Table(mark),
-    ];
-    message
 }
 
 /// All destinations, by a device.

@@ -13,7 +13,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use super::{ApplicationQuic, Capture, Fail, OtherProtocols};
+use super::{ApplicationQuic, Capture, Fail, OtherProtocols, Protocols};
 
 /// What the table is made from.
 pub(super) struct Ruleset<'a> {
@@ -70,21 +70,26 @@ impl Ruleset<'_> {
                 let _ = writeln!(text, "{family} daddr {{ {} }} return", list.join(", "));
             }
         }
-        if self.capture.quic == ApplicationQuic::Refuse {
-            text.push_str("udp dport 443 reject with icmpx port-unreachable\n");
-        }
-        let _ = match self.capture.other {
-            OtherProtocols::Refuse => writeln!(
-                text,
-                "meta l4proto != {{ tcp, udp }} reject with icmpx admin-prohibited"
-            ),
-            OtherProtocols::Pass => writeln!(text, "meta l4proto != {{ tcp, udp }} return"),
-            OtherProtocols::Tunnel => writeln!(
-                text,
-                "meta l4proto != {{ tcp, udp }} meta mark set {:#x} accept",
-                self.ip_mark
-            ),
+        let others = match self.capture.protocols {
+            Protocols::Tcp => "meta l4proto != tcp return\n".to_owned(),
+            Protocols::TcpAndUdp { quic, other } => {
+                if quic == ApplicationQuic::Refuse {
+                    text.push_str("udp dport 443 reject with icmpx port-unreachable\n");
+                }
+                match other {
+                    OtherProtocols::Refuse => {
+                        "meta l4proto != { tcp, udp } reject with icmpx admin-prohibited\n"
+                            .to_owned()
+                    }
+                    OtherProtocols::Pass => "meta l4proto != { tcp, udp } return\n".to_owned(),
+                    OtherProtocols::Tunnel => format!(
+                        "meta l4proto != {{ tcp, udp }} meta mark set {:#x} accept\n",
+                        self.ip_mark
+                    ),
+                }
+            }
         };
+        text.push_str(&others);
         let _ = write!(
             text,
             "ct mark set {mark:#x} goto take\n\
@@ -107,7 +112,7 @@ impl Ruleset<'_> {
             Fail::Open => "accept\n",
         });
         text.push_str("}\n");
-        if self.capture.other == OtherProtocols::Tunnel {
+        if self.capture.tunnels_packets() {
             text.push_str(&self.packets());
         }
         text.push_str("}\n");
@@ -139,14 +144,18 @@ impl Ruleset<'_> {
 mod tests {
     use super::*;
 
-    fn text(fail: Fail) -> String {
+    const ALL: Protocols = Protocols::TcpAndUdp {
+        quic: ApplicationQuic::Tunnel,
+        other: OtherProtocols::Refuse,
+    };
+
+    fn text(fail: Fail, protocols: Protocols) -> String {
         let capture = Capture {
             interfaces: vec!["lan0".into()],
             port: 4480,
             leave: vec!["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()],
             fail,
-            quic: ApplicationQuic::Tunnel,
-            other: OtherProtocols::Refuse,
+            protocols,
         };
         Ruleset {
             capture: &capture,
@@ -163,13 +172,20 @@ mod tests {
 
     #[test]
     fn what_has_no_listener_is_dropped_unless_the_operator_says_otherwise() {
-        assert!(text(Fail::Closed).ends_with("counter drop\n}\n}\n"));
-        assert!(!text(Fail::Open).contains("drop"));
+        assert!(text(Fail::Closed, ALL).ends_with("counter drop\n}\n}\n"));
+        assert!(!text(Fail::Open, ALL).contains("drop"));
     }
 
     #[test]
     fn networks_that_overlap_are_merged() {
-        assert!(text(Fail::Closed).contains("ip daddr { 10.0.0.0/8 } return"));
-        assert!(text(Fail::Closed).contains("ip6 daddr { fd00::/8 } return"));
+        assert!(text(Fail::Closed, ALL).contains("ip daddr { 10.0.0.0/8 } return"));
+        assert!(text(Fail::Closed, ALL).contains("ip6 daddr { fd00::/8 } return"));
+    }
+
+    #[test]
+    fn what_is_no_tcp_goes_its_own_way_where_only_tcp_is_taken() {
+        let text = text(Fail::Open, Protocols::Tcp);
+        assert!(text.contains("meta l4proto != tcp return\n"), "{text}");
+        assert!(!text.contains("reject"), "{text}");
     }
 }

@@ -4,7 +4,7 @@ use bentpipe_quic::ConnectionParameters;
 use bentpipe_units::{Bytes, Span};
 use bentpipe_vnet::host::HostSpec;
 
-use crate::plan::{COARSEST, Move, PlanError};
+use crate::problem::{COARSEST, Move, PlanError};
 
 /// One connection from a terminal to its gateway, and what is fetched over it.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::{Bytes, Span};
 
-use crate::plan::{COARSEST, Move, PlanError};
+use crate::problem::{COARSEST, MOST_FLOWS, MOST_SEGMENTS, Move, PlanError};
 
 /// A gateway, and terminals behind links.
 #[derive(Debug, Clone)]
@@ -54,11 +54,6 @@ pub enum Work {
     /// To send so much, and to hear that it has arrived.
     Upload(Bytes),
 }
-
-/// Datagrams that Linux takes at once at most (UDP_MAX_SEGMENTS).
-pub(crate) const MOST_SEGMENTS: usize = 64;
-/// Of one run; each holds some memory.
-pub(crate) const MOST_FLOWS: usize = 100_000;
 
 impl TunnelPlan {
     /// `terminals`, with what the daemons have by default.

@@ -231,7 +231,9 @@ impl Source {
 }
 
 /// `file` without its compression, told by its first bytes.
-fn decompressed(mut file: impl Read + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
+pub(crate) fn decompressed(
+    mut file: impl Read + Send + 'static,
+) -> io::Result<Box<dyn Read + Send>> {
     const GZIP: &[u8] = &[0x1f, 0x8b];
     const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
     let mut first = Vec::with_capacity(4);

@@ -143,7 +143,7 @@ impl Half {
 }
 
 impl Connection {
-    pub(super) fn new(
+    pub(crate) fn new(
         number: u32,
         version: u32,
         destination: Id,

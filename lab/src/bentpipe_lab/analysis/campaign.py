@@ -25,7 +25,7 @@ class PointRow:
     variant: str
     """By what: the system with its settings."""
     setting: Mapping[str, str]
-    """The other axes: what is done, and where."""
+    """The other axes: what is done, and where; without those that are alike everywhere or that a case sets."""
     workload: str
     times: Sequence[float]
     """Of the runs that ended well, seconds."""
@@ -85,6 +85,7 @@ class Beside:
 def rows(runs: pl.DataFrame) -> list[PointRow]:
     """A row per point, in the plan's order."""
     names = axes(runs)
+    told = _telling(names, runs)
     found = []
     for _, frame in runs.group_by("place", maintain_order=True):
         first = frame.row(0, named=True)
@@ -98,8 +99,8 @@ def rows(runs: pl.DataFrame) -> list[PointRow]:
                 point=first["point"],
                 clock=first["clock"],
                 axes=its_axes,
-                variant=" ".join(filter(None, [first["system"], first["settings"], _tcp(its_axes)])),
-                setting={name: value for name, value in its_axes.items() if not is_variant(name)},
+                variant=variant({name: value for name, value in its_axes.items() if name in told}),
+                setting={name: value for name, value in its_axes.items() if not is_variant(name) and name in told},
                 workload=first["workload"],
                 times=times,
                 censored=counting.filter(pl.col("verdict") != "ok")["limit_s"].to_list(),
@@ -113,15 +114,42 @@ def rows(runs: pl.DataFrame) -> list[PointRow]:
     return found
 
 
-def _tcp(axes: Mapping[str, str]) -> str:
-    """The kernel's settings, as they set one measured system apart from the same one with others."""
-    found = []
-    for axis in TCP_AXES:
-        if axis in axes:
-            node, _, name = axis.rpartition(".")
-            value = f"iw{axes[axis]}" if name == "tcp_initial_window" else axes[axis]
-            found.append(f"{node or 'tcp'}:{value}")
-    return " ".join(found)
+def _telling(names: Sequence[str], runs: pl.DataFrame) -> set[str]:
+    """Axes that a reader needs to tell points apart, and those that say what they are about."""
+    points = runs.unique("point", keep="first").select(f"{AXIS}{name}" for name in names)
+    cases = points[f"{AXIS}case"].to_list() if "case" in names else [None] * points.height
+    told = {name for name in names if name in ("case", "system", "controller", *TCP_AXES)}
+    for name in names:
+        values = points[f"{AXIS}{name}"].to_list()
+        of_case = len(set(zip(cases, values, strict=True))) == len(set(cases)) > 1
+        about = name in ("scenario", "workload")
+        if not of_case and (about or len(set(values)) > 1):
+            told.add(name)
+    return told
+
+
+def variant(axes: Mapping[str, str]) -> str:
+    """By what something is done, in a few words: the system with its settings."""
+    words = [axes["system"]]
+    for name, value in axes.items():
+        node, _, last = name.rpartition(".")
+        if name == "initial_window":
+            words.append(f"iw{value}")
+        elif name == "controller":
+            words.append(value)
+        elif name in TCP_AXES:
+            words.append(f"{node or 'tcp'}:{f'iw{value}' if last == 'tcp_initial_window' else value}")
+        elif name.startswith("transport."):
+            words.append(f"{last}={value}")
+    return " ".join(words)
+
+
+def variant_without(row: PointRow, axis: str) -> str:
+    """By what a point is done, but for one axis: what the points of a sweep over it have in common."""
+    if axis not in row.axes or not is_variant(axis):
+        return row.variant
+    (word,) = variant({"system": "", axis: row.axes[axis]}).split(" ")[1:]
+    return " ".join(each for each in row.variant.split(" ") if each != word)
 
 
 def metric_rows(points: Sequence[PointRow], runs: pl.DataFrame, metrics: pl.DataFrame) -> list[MetricRow]:

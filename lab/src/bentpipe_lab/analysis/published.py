@@ -1,7 +1,8 @@
 """What was published, beside what a campaign measured: figure by figure, where axes and names agree."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from bentpipe_lab.analysis.campaign import MetricRow
 from bentpipe_lab.records import published
@@ -9,6 +10,9 @@ from bentpipe_lab.workloads import WORKLOADS
 
 EXPLAINED_FROM = 0.15
 """A larger difference is marked: docs/studies.md says where it is from."""
+
+Number = TypeVar("Number", int, float)
+NO_AXES = (published.METRIC, published.VALUE, published.RUNS, published.SPREAD)
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,7 @@ class Pair:
     ours: MetricRow
     theirs: float
     their_runs: int | None
+    their_spread: float | None = None
 
     @property
     def difference(self) -> float:
@@ -31,20 +36,30 @@ class Pair:
 
 
 def pairs(name: str, rows: Sequence[MetricRow]) -> list[Pair]:
-    """Every published figure whose axes a point has; what a point leaves to its workload is the workload's default."""
-    found = []
-    for line in published.table(name):
-        wanted = {
-            axis: value
-            for axis, value in line.items()
-            if value and axis not in (published.METRIC, published.VALUE, published.RUNS)
-        }
+    """Every published figure whose axes a point has; what a point leaves to its workload is the workload's default.
+
+    Without a name there is no publication.
+    """
+    found: list[Pair] = []
+    if not name:
+        return found
+    for line in published.figures(name):
+        wanted = {axis: value for axis, value in line.items() if value and axis not in NO_AXES}
         found += [
-            Pair(row, float(line[published.VALUE]), int(line[published.RUNS]) if line.get(published.RUNS) else None)
+            Pair(
+                row,
+                float(line[published.VALUE]),
+                _given(line, published.RUNS, int),
+                _given(line, published.SPREAD, float),
+            )
             for row in rows
             if row.metric == line[published.METRIC] and _has(row, wanted)
         ]
     return found
+
+
+def _given(line: Mapping[str, str], column: str, kind: Callable[[str], Number]) -> Number | None:
+    return kind(line[column]) if line.get(column) else None
 
 
 def _has(row: MetricRow, wanted: Mapping[str, str]) -> bool:

@@ -9,35 +9,27 @@ it against its limits from outside.
 import json
 import os
 import platform
-import resource
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from bentpipe_lab.bench.carry import IDLE_FLOWS, IPERF_PORT, best, idle_flows, iperf3, until_listening
 from bentpipe_lab.bench.link import emulator_outside
+from bentpipe_lab.bench.products import products, table
 from bentpipe_lab.bench.quantity import Quantity
-from bentpipe_lab.errors import ProgramError
 from bentpipe_lab.net import host, interrupt
 from bentpipe_lab.net.content import MIB
 from bentpipe_lab.net.netns import Namespace
 from bentpipe_lab.net.packet import PACKET, UDP_PAYLOAD
-from bentpipe_lab.net.process import PATIENCE_S, Process
+from bentpipe_lab.net.process import Process
 from bentpipe_lab.net.tcp import CONTROLLER
 from bentpipe_lab.net.topology import LAN, SATELLITE, SERVER4, Topology, topology
 from bentpipe_lab.systems.tunnel import Transport, start_bentpipe
 
 PEER = "socat"
 FLOWS = (1, 16)
-FLOW_SECONDS = 5
-"""How long each throughput run lasts."""
-ROUNDS = 3
-IDLE_FLOWS = 1000
 RELAY_PORT = 8080
 EMULATOR_MBIT_S = 200
 EMULATOR_SECONDS = 10
@@ -59,27 +51,6 @@ delay = "20 ms"
 loss = "0 %"
 queue = "1250 kB"
 """
-IPERF_PORT = 5201
-SETTLE_S = 2.0
-
-
-@dataclass(frozen=True)
-class Carried:
-    """What a throughput run moved, and what each end's process spent on it."""
-
-    gigabytes: float
-    seconds: float
-    cpu_seconds: Sequence[float]
-
-    @property
-    def gbit_s(self) -> float:
-        """Payload rate."""
-        return self.gigabytes * 8 / self.seconds
-
-    @property
-    def cpu_s_per_gb(self) -> list[float]:
-        """Processor seconds per gigabyte carried, by end."""
-        return [spent / self.gigabytes for spent in self.cpu_seconds]
 
 
 def bench(out: Path, console: Console) -> int:
@@ -94,8 +65,13 @@ def bench(out: Path, console: Console) -> int:
         for measure in (tunnel_speed, tunnel_memory, emulator, emulator_outside):
             console.print(f"measuring: {measure.__doc__}", highlight=False)
             quantities += measure(out / measure.__name__)
-    (out / "summary.json").write_text(json.dumps([quantity.as_record() for quantity in quantities], indent=2) + "\n")
+        (out / "summary.json").write_text(
+            json.dumps([quantity.as_record() for quantity in quantities], indent=2) + "\n"
+        )
+        console.print(f"measuring: {products.__doc__}", highlight=False)
+        beside = products(out / "products")
     console.print(_table(quantities))
+    console.print(table(beside))
     console.print(f"{os.cpu_count()} CPUs, Linux {platform.release()}; {out / 'summary.json'}", highlight=False)
     return 0
 
@@ -105,12 +81,12 @@ def tunnel_speed(directory: Path) -> list[Quantity]:
     quantities: list[Quantity] = []
     with topology(directory, congestion_control=CONTROLLER, web_server=False) as path:
         path.start("iperf3", path.server, ["iperf3", "--server"])
-        _until_listening(path.server, IPERF_PORT)
+        until_listening(path.server, IPERF_PORT)
         relay = _start_relay(path, IPERF_PORT)
-        relayed = {flows: _best(path, flows, (LAN.near4, RELAY_PORT), relay) for flows in FLOWS}
+        relayed = {flows: best(path, flows, (LAN.near4, RELAY_PORT), relay) for flows in FLOWS}
         running = start_bentpipe(path, Transport())
         ends = (running.terminal, running.gateway)
-        tunnelled = {flows: _best(path, flows, (SERVER4, IPERF_PORT), ends) for flows in FLOWS}
+        tunnelled = {flows: best(path, flows, (SERVER4, IPERF_PORT), ends) for flows in FLOWS}
     for flows in FLOWS:
         ours, peer = tunnelled[flows], relayed[flows]
         quantities.append(Quantity(f"tunnel throughput, {_count(flows)}", ours.gbit_s, "Gbit/s", PEER, peer.gbit_s))
@@ -124,10 +100,10 @@ def tunnel_speed(directory: Path) -> list[Quantity]:
 def tunnel_memory(directory: Path) -> list[Quantity]:
     """memory of the tunnel's ends with idle flows, beside a relay of kernel TCP."""
     with topology(directory, congestion_control=CONTROLLER, web_server=False) as path:
-        with _idle_flows(path, lambda port: _start_relay(path, port), (LAN.near4, RELAY_PORT)) as relay:
+        with idle_flows(path, lambda port: _start_relay(path, port), (LAN.near4, RELAY_PORT)) as relay:
             theirs = [process.tree_bytes() for process in relay]
         running = start_bentpipe(path, Transport())
-        with _idle_flows(path, lambda _: (running.terminal, running.gateway), None) as ends:
+        with idle_flows(path, lambda _: (running.terminal, running.gateway), None) as ends:
             mine = [process.resident_bytes() for process in ends]
     return [
         Quantity(f"{end} memory, {IDLE_FLOWS} idle flows", ours / MIB, "MiB", PEER, peer / MIB)
@@ -146,9 +122,9 @@ def emulator(directory: Path) -> list[Quantity]:
             os.sched_setaffinity(int(thread.name), {0})
         elsewhere = ["taskset", "--cpu-list", f"1-{(os.cpu_count() or 2) - 1}"]
         path.start("iperf3", path.gateway, [*elsewhere, "iperf3", "--server"])
-        _until_listening(path.gateway, IPERF_PORT)
+        until_listening(path.gateway, IPERF_PORT)
         began = path.emulator.cpu_seconds()
-        result = _iperf3(
+        result = iperf3(
             path.terminal.run(
                 *elsewhere, "iperf3", "--client", SATELLITE.far4, "--json", "--udp", "--bidir",
                 "--bitrate", f"{EMULATOR_MBIT_S * UDP_PAYLOAD / PACKET:.3f}M", "--length", str(UDP_PAYLOAD),
@@ -172,35 +148,6 @@ def emulator(directory: Path) -> list[Quantity]:
     return quantities
 
 
-def _best(path: Topology, flows: int, target: tuple[str, int], ends: Sequence[Process]) -> Carried:
-    """The fastest of some rounds: what else runs on the machine can only slow a round down."""
-    return max((_carry(path, flows, target, ends) for _ in range(ROUNDS)), key=lambda carried: carried.gbit_s)
-
-
-def _carry(path: Topology, flows: int, target: tuple[str, int], ends: Sequence[Process]) -> Carried:
-    """Download through the ends as fast as it goes."""
-    before = [process.tree_cpu_seconds() for process in ends]
-    address, port = target
-    result = _iperf3(
-        path.client.run(
-            "iperf3", "--client", address, "--port", str(port), "--json", "--reverse",
-            "--parallel", str(flows), "--time", str(FLOW_SECONDS),
-        )
-    )  # fmt: skip
-    time.sleep(SETTLE_S)  # the ends finish what is on its way, and reap their children
-    spent = [process.tree_cpu_seconds() - start for process, start in zip(ends, before, strict=True)]
-    received = result["sum_received"]
-    return Carried(received["bytes"] / 1e9, received["seconds"], spent)
-
-
-def _iperf3(printed: str) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads(printed)
-    if "error" in result:
-        raise ProgramError(f"iperf3: {result['error']}")
-    end: dict[str, Any] = result["end"]
-    return end
-
-
 def _start_relay(path: Topology, port: int) -> tuple[Process, Process]:
     """The same work without a tunnel: accept in the terminal's place, and again in the gateway's."""
     gateway = _socat("relay-gateway", path, path.gateway, (SERVER4, port))
@@ -211,43 +158,8 @@ def _start_relay(path: Topology, port: int) -> tuple[Process, Process]:
 def _socat(name: str, path: Topology, where: Namespace, target: tuple[str, int]) -> Process:
     listen = f"TCP4-LISTEN:{RELAY_PORT},fork,reuseaddr,backlog=1024,nodelay"
     process = path.start(name, where, ["socat", "-b", "262144", listen, f"TCP4:{target[0]}:{target[1]},nodelay"])
-    _until_listening(where, RELAY_PORT)
+    until_listening(where, RELAY_PORT)
     return process
-
-
-@contextmanager
-def _idle_flows(
-    path: Topology, start: Callable[[int], Sequence[Process]], through: tuple[str, int] | None
-) -> Iterator[Sequence[Process]]:
-    """Flows that have exchanged a byte each way and are silent since, through what `start` starts."""
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4 * IDLE_FLOWS), hard))
-    with ExitStack() as stack:
-        listener = stack.enter_context(path.server.socket())
-        listener.bind((SERVER4, 0))
-        listener.listen(IDLE_FLOWS)
-        listener.settimeout(PATIENCE_S)
-        port = listener.getsockname()[1]
-        ends = start(port)
-        for _ in range(IDLE_FLOWS):
-            client = stack.enter_context(path.client.socket())
-            client.settimeout(PATIENCE_S)
-            client.connect(through or (SERVER4, port))
-            client.sendall(b"?")
-            peer = stack.enter_context(listener.accept()[0])
-            peer.settimeout(PATIENCE_S)
-            peer.sendall(peer.recv(1))
-            client.recv(1)
-        time.sleep(SETTLE_S)
-        yield ends
-
-
-def _until_listening(where: Namespace, port: int) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not where.run("ss", "-Hltn", "sport", f"= :{port}"):
-        if time.monotonic() > deadline:
-            raise ProgramError(f"nothing listens at port {port} in {where.name}")
-        time.sleep(0.05)
 
 
 def _table(quantities: Sequence[Quantity]) -> Table:

@@ -14,7 +14,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from bentpipe_lab.net import interrupt
 from bentpipe_lab.net.evidence import Crossed, SatelliteCounters
 from bentpipe_lab.net.tcp import KernelTcp
 from bentpipe_lab.net.topology import Certificate, Topology, topology
+from bentpipe_lab.records import parts
 from bentpipe_lab.records.sample import Outcome
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.systems import SYSTEMS
@@ -169,10 +171,24 @@ def _measure(unit: Unit, run: Run, path: Topology, counters: SatelliteCounters, 
         crossed = counters.read() - before
         if outcome.verdict is Verdict.OK:
             outcome = _doubted(outcome, certificate, SYSTEMS[essence["system"]], crossed)
-        seen = {**evidence, "crossed_the_satellite_hop": crossed.as_record()}
+            outcome.metrics.update(_of_parts(outcome, workload, essence["scenario"]))
+        seen = {**evidence, "crossed": crossed.as_record()}
         _print(unit, replace(run, attempt=attempt), outcome, certificate, seen, began)
         if outcome.verdict is not Verdict.EMULATOR_LATE:
             return
+
+
+def _of_parts(outcome: Outcome, workload: Workload, scenario: str) -> Mapping[str, float]:
+    """Figures of the parts of a run."""
+    if workload.runs_for_s is not None:
+        return parts.of_fixed_length(outcome.samples, parts.switches_s(tomllib.loads(scenario)))
+    if outcome.verdict is not Verdict.OK or outcome.seconds is None:
+        return {}
+    return parts.amounts(_samples(outcome), outcome.bytes_received, outcome.seconds)
+
+
+def _samples(outcome: Outcome) -> Sequence[Mapping[str, Any]]:
+    return outcome.samples or [{"at_s": at, "received_bytes": count} for at, count in outcome.curve]
 
 
 def _doubted(outcome: Outcome, certificate: Certificate | None, system: System, crossed: Crossed) -> Outcome:
@@ -180,8 +196,8 @@ def _doubted(outcome: Outcome, certificate: Certificate | None, system: System, 
     if system.carrier is not None and crossed.beside_bytes > crossed.carried_bytes:
         return replace(
             outcome, verdict=Verdict.NOT_IN_PATH, seconds=None,
-            detail=f"{crossed.beside_bytes} bytes of the client crossed the satellite hop beside {system.name}, which"
-            f" carried {crossed.carried_bytes}",
+            detail=f"{crossed.beside_bytes} bytes of the client's own beside {system.name}, of which there are"
+            f" {crossed.carried_bytes}, {system.carrier}",
         )  # fmt: skip
     if certificate is not None and not certificate.valid:
         return replace(outcome, verdict=Verdict.EMULATOR_LATE, detail="; ".join(certificate.reasons))
@@ -249,7 +265,7 @@ def _print(
     }
     line = {
         "result": result,
-        "samples": outcome.samples or [{"at_s": at, "received_bytes": count} for at, count in outcome.curve],
+        "samples": _samples(outcome),
         "objects": outcome.objects,
         "files": outcome.files,
         "provenance": provenance.of_run(

@@ -83,6 +83,9 @@ class Plan:
     repetitions: Repetitions
     shuffle: int | None
     """Seed of the order of runs; None is the order of the plan."""
+    rounds: bool
+    """Whether all first repetitions come before the second ones, in real time: a campaign that is interrupted has then
+    measured every point about equally often."""
     timeout: float
     """A run may take so many times its physical bound."""
     pause: Sequence[PauseWindow]
@@ -125,6 +128,7 @@ def parse(text: str, directory: Path) -> Plan:
     for required in ("scenario", "system", "workload"):
         if required not in axes and not (cases and all(required in case.axes for case in cases)):
             raise PlanError(f"axes.{required} is missing: give one value or a list")
+    shuffle, rounds = _order(table.get("order", {"shuffle": 1}))
     plan = Plan(
         name=name,
         source=str(table.get("source", "")),
@@ -133,7 +137,8 @@ def parse(text: str, directory: Path) -> Plan:
         axes=axes,
         cases=cases,
         repetitions=_repetitions(table.get("repetitions", 1)),
-        shuffle=_order(table.get("order", {"shuffle": 1})),
+        shuffle=shuffle,
+        rounds=rounds,
         timeout=_number("timeout", table.get("timeout", 20), 1.5, 10_000),
         pause=_pause(table.get("pause", [])),
         parallel=_whole("parallel", table.get("parallel", 2), 1, 256),
@@ -264,12 +269,15 @@ def _repetitions(given: Any) -> Repetitions:
     return Repetitions(least, most, float(text.rstrip("% ")) / 100)
 
 
-def _order(given: Any) -> int | None:
+def _order(given: Any) -> tuple[int | None, bool]:
+    """The seed, and whether runs go in rounds."""
     if given == "as written":
-        return None
-    if isinstance(given, Mapping) and set(given) == {"shuffle"} and isinstance(given["shuffle"], int):
-        return int(given["shuffle"])
-    raise PlanError('order: give "as written", or { shuffle = 1 } with a seed')
+        return None, False
+    if isinstance(given, Mapping) and {"shuffle"} <= set(given) <= {"shuffle", "rounds"}:
+        seed, rounds = given["shuffle"], given.get("rounds", False)
+        if type(seed) is int and type(rounds) is bool:
+            return seed, rounds
+    raise PlanError('order: give "as written", or { shuffle = 1 } with a seed, and rounds = true where wanted')
 
 
 def _pause(given: Any) -> list[PauseWindow]:

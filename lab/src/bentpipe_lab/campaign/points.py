@@ -100,6 +100,10 @@ def expand(plan: Plan) -> Expansion:
             applying = {
                 name: value for name, value in axes.items() if _applies(name, system.name, workload.name, clock)
             }
+            over = workload.with_options(_chosen(applying)).over
+            if over not in system.carries:
+                notes[f"left out: {workload.name} over {over}, which {system.name} does not carry"] = None
+                continue
             gone = [name for name in axes if name not in applying]
             for whose, names in (
                 (workload.name, [name for name in gone if name.startswith("workload.")]),
@@ -215,15 +219,33 @@ def _scenario(file: Path, changed: tuple[tuple[str, Value], ...]) -> str:
     """A scenario's text, with fields set and with the files that it names by their whole paths."""
     table = copy.deepcopy(tomllib.loads(file.read_text()))
     for name, value in changed:
-        place: dict[str, Any] = table
-        *parents, last = name.split(".")
-        for parent in parents:
-            place = place.setdefault(parent, {})
-            if not isinstance(place, dict):
-                raise PlanError(f"axes.scenario.{name}: {parent} is no table of {file.name}")
-        place[last] = value
+        try:
+            _set(table, name.split("."), value)
+        except (IndexError, ValueError) as error:
+            raise PlanError(f"axes.scenario.{name}: {error}, in {file.name}") from error
     _absolute(table, file.parent)
     return tomli_w.dumps(table)
+
+
+def _set(place: Any, names: Sequence[str], value: Value) -> None:
+    """Set one field; a number is a place in a list, the one behind its end too, and a table replaces what is none."""
+    first, *further = names
+    if isinstance(place, list):
+        key: Any = int(first) if first.isdecimal() else len(place) + 1
+        if key > len(place):
+            raise IndexError(f"{first!r} is no place in a list of {len(place)}")
+        if key == len(place):
+            place.append({})
+    else:
+        key = first
+    if not further:
+        place[key] = value
+        return
+    below = place[key] if isinstance(place, list) else place.get(key)
+    if not isinstance(below, dict | list):
+        below = [] if further[0].isdecimal() else {}
+        place[key] = below
+    _set(below, further, value)
 
 
 def _absolute(table: Any, directory: Path) -> None:

@@ -89,7 +89,8 @@ def _range(axis: str, given: Mapping[str, Any]) -> list[Value]:
             else math.exp(math.log(low) * (1 - share) + math.log(high) * share)
         )
         text = format(Decimal(f"{at:.6g}"), "f")
-        found.append(f"{text} {unit}" if unit else int(at) if whole and at == int(at) else float(text))
+        exact = float(text)
+        found.append(f"{text} {unit}" if unit else int(exact) if whole and exact == int(exact) else exact)
     return found
 
 

@@ -43,7 +43,7 @@ def units(plan: Plan, points: Sequence[Point], runs: Sequence[Run]) -> list[Unit
     made = [*_virtual(plan, by_id, runs), *_real(plan, by_id, runs, order)]
     if order is not None:
         order.shuffle(made)
-    return sorted(made, key=lambda each: each.clock == REAL)
+    return sorted(made, key=lambda each: (each.clock == REAL, each.runs[0].repetition if plan.rounds else 0))
 
 
 def estimate_s(points: Mapping[str, Point], each: Unit) -> float:
@@ -56,10 +56,13 @@ def estimate_s(points: Mapping[str, Point], each: Unit) -> float:
 
 def run_s(point: Point) -> float:
     """About how long a run takes."""
+    workload = WORKLOADS[point.workload].with_options(point.options)
     if point.clock == REAL:
-        return 0.1 + 1.4 * point.bound_s + WORKLOADS[point.workload].overhead_s
-    transfer = WORKLOADS[point.workload].with_options(point.options).transfer
-    size = 0 if transfer is None else transfer.size
+        usual_s = workload.overhead_s if workload.usual_s is None else workload.usual_s
+        return 0.1 + 1.4 * point.bound_s + usual_s
+    size = 0.0 if workload.transfer is None else workload.transfer.size
+    if workload.runs_for_s is not None:
+        size = min(size, point.link.forward.rate_bit_s / 8 * workload.runs_for_s)
     if SYSTEMS[point.system].warms_up:
         size += 2 * content.FILES["10MiB"] + content.FILES["2MB"]
     return RUN_S + size / STREAM_PAYLOAD * SYSTEMS[point.system].simulated_packet_s
@@ -127,10 +130,11 @@ def _virtual(plan: Plan, points: Mapping[str, Point], runs: Sequence[Run]) -> It
 
 def _real(plan: Plan, points: Mapping[str, Point], runs: Sequence[Run], order: random.Random | None) -> Iterator[Unit]:
     """Blocks of runs over one path, workloads taking turns."""
-    of_path: dict[str, list[Run]] = {}
+    of_path: dict[tuple[str, int], list[Run]] = {}
     for run in sorted(runs, key=lambda run: run.repetition):
         if points[run.point].clock == REAL:
-            of_path.setdefault(points[run.point].path, []).append(run)
+            round_of = run.repetition if plan.rounds else 0
+            of_path.setdefault((points[run.point].path, round_of), []).append(run)
     for its_runs in of_path.values():
         if order is not None:
             order.shuffle(its_runs)

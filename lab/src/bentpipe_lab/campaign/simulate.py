@@ -17,7 +17,7 @@ from bentpipe_lab.campaign.store import PROVENANCE, RECORDS, RESULT, SAMPLES, St
 from bentpipe_lab.campaign.unit import Run, Unit
 from bentpipe_lab.errors import ProgramError
 from bentpipe_lab.net import host
-from bentpipe_lab.records import simulation
+from bentpipe_lab.records import parts, simulation
 
 RESULT_SCHEMA = "bentpipe/lab/run/1"
 POLL_S = 0.05
@@ -88,7 +88,7 @@ def _run(plan: str, directory: Path, stop: threading.Event) -> list[str]:
 
 def _keep(unit: Unit, run: Run, simulated: simulation.SimulatedRun, store: Store, used: dict[str, Any]) -> None:
     essence = unit.points[run.point]
-    outcome = simulation.outcome(simulated, essence["until"])
+    outcome = simulation.outcome(simulated, essence["until"], parts.moves_s(essence["simulation"]))
     records = "".join(simulated.lines)
     result = {
         "schema": RESULT_SCHEMA,

@@ -6,11 +6,11 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bentpipe_lab.errors import ProgramError
-from bentpipe_lab.matrix import evidence
+from bentpipe_lab.matrix import competing, evidence
 from bentpipe_lab.net import content
 from bentpipe_lab.net.netns import Namespace
 from bentpipe_lab.net.process import Process
@@ -33,6 +33,8 @@ LOOK_S = 1.0
 WIDE_WINDOW = 16 << 20
 """Bytes of windows and send buffers of endpoints that are tuned for a satellite."""
 SHIPPED, TUNED = "as shipped", "tuned"
+FILES = {**content.FILES, "25MiB": 25 << 20}
+"""What may be downloaded, by name: bytes. The last one is the interop runner's for cross traffic."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Request:
     windows: str = SHIPPED
     controller: str | None = None
     initial_window: int | None = None
+    beside: str = competing.NONE
+    """What else is downloaded over the path meanwhile."""
 
     def knobs(self, side: Manifest, role: str) -> dict[str, str]:
         """What is set of one endpoint: wide windows where it has a knob for them."""
@@ -94,18 +98,24 @@ def _measured(
     path: Topology, request: Request, sides: Mapping[str, Manifest], protocol: str,
     knobs: Mapping[str, Mapping[str, str]], installed: Path,
 ) -> Outcome:  # fmt: skip
-    site = _site(path)
+    site = _site(path, request.file)
     directory = _fresh(path)
-    expected = path.origin.objects[request.file] if hasattr(path, "origin") else None
-    digest = expected.sha256 if expected else content_hash(site.www / request.file)
+    digest = content_hash(site.www / request.file)
     parts: dict[str, Endpoint] = {}
-    with _captured(path.client, "lan0", directory, "client"), _captured(path.server, "gnd0", directory, "server"):
+    with (
+        competing.competing(path, request.beside, directory) as other,
+        _captured(path.client, "lan0", directory, "client"),
+        _captured(path.server, "gnd0", directory, "server"),
+    ):
         try:
             _fetch(path, request, sides, protocol, knobs, installed, directory, site, parts)
             verdict, detail = _judged(directory / "client" / "downloads" / request.file, digest, parts)
         except _EndedError as error:
             verdict, detail = error.verdict, str(error)
-    return evidence.outcome(path, verdict, detail, protocol, parts, directory)
+    found = evidence.outcome(path, verdict, detail, protocol, parts, directory)
+    if other.carried_bit_s is not None:
+        found = replace(found, metrics={**found.metrics, "beside_bit_s": other.carried_bit_s})
+    return found
 
 
 def _fetch(
@@ -186,19 +196,19 @@ def content_hash(file: Path) -> str:
         return hashlib.file_digest(data, "sha256").hexdigest()
 
 
-def _site(path: Topology) -> Site:
-    """Certificates, files and names for all runs over a path."""
+def _site(path: Topology, file: str) -> Site:
+    """Certificates, names and the file that is wanted, for all runs over a path."""
     where = path.directory.absolute() / "matrix"
     site = Site(where / "certificates", where / "www", where / "hosts")
     if not where.exists():
         certificates.make(site.certificates, [SERVER_NAME, "server4"], [SERVER4])
         site.www.mkdir()
-        for name, size in content.FILES.items():
-            (site.www / name).write_bytes(content.incompressible(name, size))
         site.hosts.write_text(f"127.0.0.1 localhost\n{SERVER4} {SERVER_NAME} server4\n")
         for namespace, device in ((path.client, "lan0"), (path.terminal, "lan0"), (path.server, "gnd0"),
                                   (path.gateway, "gnd0")):  # fmt: skip
             _offloads_off(namespace, device)
+    if not (site.www / file).exists():
+        (site.www / file).write_bytes(content.incompressible(file, FILES[file]))
     return site
 
 

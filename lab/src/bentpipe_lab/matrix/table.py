@@ -57,9 +57,11 @@ def runs(table: pl.DataFrame, metrics: pl.DataFrame) -> pl.DataFrame:
     for name in (client, server):
         if name not in table.columns:
             raise CampaignError(f"this campaign is no matrix: it has no axis {name.removeprefix(AXIS)}")
-    known = {case, client, server, f"{AXIS}workload", f"{AXIS}workload.limit", f"{AXIS}scenario"}
+    known = {case, client, server}
     rest = [name for name in table.columns if name.startswith(AXIS) and name not in known]
-    varied = [name for name in rest if table[name].n_unique() > 1]
+    # What a case has only one value of is the case's own.
+    values = table.group_by(case).agg(pl.col(rest).n_unique())
+    varied = [name for name in rest if values[name].max() > 1]  # type: ignore[operator]
     further = pl.concat_str([pl.col(name).fill_null("") for name in varied], separator=" ") if varied else pl.lit("")
     ok = pl.col("verdict").is_in([Verdict.OK])
     apart = pl.col("verdict").is_in([str(verdict) for verdict in APART])

@@ -19,6 +19,8 @@ HOST = "origin.bentpipe.test"
 """The server's name."""
 WEB_PORT = 4443
 """Of the web server that speaks HTTP/1.1, 2 and 3."""
+PERF_HOST, PERF_PORT = "perf.bentpipe.test", 4460
+"""Of `bentpipe perf server`."""
 
 
 @dataclass(frozen=True)

@@ -130,6 +130,11 @@ class Topology:
         self._programs.append(process)
         return process
 
+    @property
+    def programs(self) -> tuple[Process, ...]:
+        """What was started and has not been stopped, in order."""
+        return tuple(self._programs)
+
     def runs(self, name: str) -> bool:
         """Whether a program of that name was started and has not ended."""
         return any(process.name == name and process.exit_code is None for process in self._programs)

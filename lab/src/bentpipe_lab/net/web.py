@@ -1,21 +1,18 @@
 """The web server that speaks HTTP/1.1, 2 and 3 with the same TLS 1.3: Caddy, beside names that are resolved by DNS."""
 
-import base64
-import hashlib
-import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from bentpipe_lab.errors import ProgramError
-from bentpipe_lab.net import content, netns
+from bentpipe_lab.net import content
+from bentpipe_lab.net.authority import DOMAIN, Authority
 from bentpipe_lab.net.process import PATIENCE_S, Process
 from bentpipe_lab.net.topology import SERVER4, Topology
 from bentpipe_lab.programs import Debian, Go
 
 CADDY = Go("caddy", source="caddy", module="github.com/caddyserver/caddy/v2")
 DNSMASQ = Debian("dnsmasq", package="dnsmasq-base")
-DOMAIN = content.HOST.partition(".")[2]
 MOST_CACHED_S = 3600
 
 CONFIGURATION = """\
@@ -29,7 +26,7 @@ CONFIGURATION = """\
 	}}
 }}
 https://:{port} {{
-	tls {directory}/chain.pem {directory}/key.pem {{
+	tls {chain} {key} {{
 		protocols tls1.3
 	}}
 	root * {root}
@@ -49,7 +46,7 @@ class WebServer:
     authority: Path
     """The certificate that a client trusts."""
     pin: str
-    """SHA-256 of the server's public key, Base64, as browsers take it."""
+    """SHA-256 of the public keys of who may answer in its name, as Chromium takes them."""
     resolver: Path
     """A client's resolv.conf."""
 
@@ -62,21 +59,29 @@ class WebServer:
 def start(path: Topology) -> WebServer:
     """Start it in the server's namespace, once for a path; it answers when this returns."""
     directory = path.directory.absolute() / "web"
-    server = WebServer(directory / "root", directory / "authority.pem", "", directory / "resolv.conf")
+    authority = Authority.of(path)
+    identity = authority.issue("web")
+    root, resolver = directory / "root", directory / "resolv.conf"
     if not path.runs("caddy"):
-        server.root.mkdir(parents=True, exist_ok=True)
-        _certificates(directory)
-        server.resolver.write_text(f"nameserver {SERVER4}\n")
+        root.mkdir(parents=True, exist_ok=True)
+        resolver.write_text(f"nameserver {SERVER4}\n")
         configuration = directory / "Caddyfile"
         configuration.write_text(
-            CONFIGURATION.format(directory=directory, root=server.root, port=content.WEB_PORT, cached=MOST_CACHED_S)
+            CONFIGURATION.format(
+                directory=directory,
+                root=root,
+                port=content.WEB_PORT,
+                cached=MOST_CACHED_S,
+                chain=identity.chain,
+                key=identity.key,
+            )
         )
         _start_names(path)
         caddy = path.start(
             "caddy", path.server, [CADDY.found(), "run", "--adapter", "caddyfile", "--config", configuration]
         )
         _wait(path, caddy)
-    return WebServer(server.root, server.authority, _pin(directory / "leaf.pem"), server.resolver)
+    return WebServer(root, authority.certificate, authority.pins(), resolver)
 
 
 def _start_names(path: Topology) -> None:
@@ -98,31 +103,3 @@ def _wait(path: Topology, caddy: Process) -> None:
         if caddy.exit_code is not None or time.monotonic() > deadline:
             raise ProgramError(f"Caddy does not answer{caddy.tail()}")
         time.sleep(0.02)
-
-
-def _certificates(directory: Path) -> None:
-    """An authority of the path's own, and the server's certificate for all names of the domain."""
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30"]
-    authority, authority_key = directory / "authority.pem", directory / "authority.key"
-    netns.checked(
-        ["openssl", "req", "-x509", *key, "-subj", "/CN=bentpipe lab", "-keyout", str(authority_key), "-out",
-         str(authority)]
-    )  # fmt: skip
-    names = f"DNS:{DOMAIN},DNS:*.{DOMAIN},DNS:*.third.{DOMAIN},IP:{SERVER4}"
-    netns.checked(
-        ["openssl", "req", "-x509", "-CA", str(authority), "-CAkey", str(authority_key), *key,
-         "-subj", f"/CN={content.HOST}", "-addext", f"subjectAltName={names}", "-addext", "basicConstraints=CA:FALSE",
-         "-addext", "extendedKeyUsage=serverAuth", "-keyout", str(directory / "key.pem"), "-out",
-         str(directory / "leaf.pem")]
-    )  # fmt: skip
-    (directory / "chain.pem").write_text((directory / "leaf.pem").read_text() + authority.read_text())
-
-
-def _pin(certificate: Path) -> str:
-    public = subprocess.run(
-        ["openssl", "x509", "-in", str(certificate), "-noout", "-pubkey"], capture_output=True, check=True
-    ).stdout
-    der = subprocess.run(
-        ["openssl", "pkey", "-pubin", "-outform", "DER"], input=public, capture_output=True, check=True
-    ).stdout
-    return base64.b64encode(hashlib.sha256(der).digest()).decode()

@@ -4,15 +4,21 @@ import csv
 from collections.abc import Mapping, Sequence
 from importlib import resources
 
-METRIC, VALUE, RUNS = "metric", "value", "n"
-"""Columns of a file that campaigns can be put beside; its other columns are axes of a plan."""
+METRIC, VALUE, RUNS, SPREAD = "metric", "value", "n", "sd"
+"""Columns of a file whose figures stand beside points of a campaign; its other columns are axes of a plan; a
+spread is a standard deviation."""
 
 
 def names() -> list[str]:
-    """The files that campaigns can be put beside."""
+    """The publications."""
     files = resources.files("bentpipe_lab.records").joinpath("data").iterdir()
-    found = sorted(each.name.removesuffix(".csv") for each in files if each.name.endswith(".csv"))
-    return [name for name in found if METRIC in table(name)[0]]
+    return sorted(each.name.removesuffix(".csv") for each in files if each.name.endswith(".csv"))
+
+
+def figures(name: str) -> Sequence[Mapping[str, str]]:
+    """The rows that stand beside single points of a campaign; none where a file has other figures only."""
+    rows = table(name)
+    return rows if METRIC in rows[0] else []
 
 
 def table(name: str) -> Sequence[Mapping[str, str]]:

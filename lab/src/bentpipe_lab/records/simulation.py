@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from bentpipe_lab.records import parts
 from bentpipe_lab.records.generated import TransferRecord, TunnelFlow
 from bentpipe_lab.records.sample import Outcome
 from bentpipe_lab.records.verdict import Verdict
@@ -55,8 +56,10 @@ def runs(path: Path) -> Iterator[SimulatedRun]:
         yield run
 
 
-def outcome(run: SimulatedRun, until: Literal["first byte", "last byte", "the end"]) -> Outcome:
-    """What became of a run's last flow."""
+def outcome(
+    run: SimulatedRun, until: Literal["first byte", "last byte", "the end"], switches: Sequence[float] = ()
+) -> Outcome:
+    """What became of a run's last flow; `switches` are the moments, seconds, at which its link was another."""
     if run.failed is not None:
         return Outcome(Verdict.FAILED, detail=f"the simulator: {run.failed}")
     records = [json.loads(line) for line in run.lines if not line.startswith('{"record":"sample"')]
@@ -64,47 +67,68 @@ def outcome(run: SimulatedRun, until: Literal["first byte", "last byte", "the en
     if flow is None:
         return Outcome(Verdict.FAILED, detail="the simulator recorded no flow")
     if until == "the end":
-        return _of_fixed_length(run, flow)
+        return _of_fixed_length(run, flow, switches)
     moment = flow.first_byte_ns if until == "first byte" else flow.done_ns
     verdict, detail = _verdict(records, flow)
     seconds = None if moment is None or verdict is not Verdict.OK else (moment - flow.begun_ns) / 1e9
-    return Outcome(verdict, seconds, flow.received, detail)
+    metrics = {} if seconds is None or until == "first byte" else _moments(run, flow)
+    return Outcome(verdict, seconds, flow.received, detail, metrics=metrics)
 
 
-def _of_fixed_length(run: SimulatedRun, flow: _Flow) -> Outcome:
+def _moments(run: SimulatedRun, flow: _Flow) -> dict[str, float]:
+    """When the first byte and some amounts of a whole transfer had arrived; what was got from the first byte on."""
+    assert flow.done_ns is not None
+    found = parts.amounts(_samples(run, flow.begun_ns), flow.received, (flow.done_ns - flow.begun_ns) / 1e9)
+    if flow.first_byte_ns is not None and flow.first_byte_ns < flow.done_ns:
+        found["first_byte_s"] = (flow.first_byte_ns - flow.begun_ns) / 1e9
+        # As QUIC Interop Runner counts.
+        found["from_first_byte_mbit_s"] = flow.received * 8e3 / (flow.done_ns - flow.first_byte_ns)
+    return found
+
+
+def _of_fixed_length(run: SimulatedRun, flow: _Flow, switches: Sequence[float]) -> Outcome:
     """What a transfer got that lasts until the simulation ends."""
-    moments = [json.loads(line)["at_ns"] for line in run.lines if line.startswith('{"record":"sample"')]
-    lasted_s = (max(moments, default=flow.begun_ns) - flow.begun_ns) / 1e9
+    seen = _samples(run, flow.begun_ns)
+    lasted_s = seen[-1]["at_s"] if seen else 0.0
     if not flow.received or lasted_s <= 0:
         return Outcome(Verdict.TIMED_OUT, detail="nothing had arrived by the end")
-    return Outcome(Verdict.OK, lasted_s, flow.received, metrics={"goodput_mbit_s": flow.received * 8e-6 / lasted_s})
+    figures = {"goodput_mbit_s": flow.received * 8e-6 / lasted_s, **parts.of_fixed_length(seen, switches)}
+    return Outcome(Verdict.OK, lasted_s, flow.received, metrics=figures)
 
 
 def samples(run: SimulatedRun) -> str:
     """How the run's last flow went, a line of JSON per moment since it began: time, bytes received, window, RTT."""
-    others: list[str] = []
-    own: list[str] = []
+    flow = _last([json.loads(line) for line in run.lines if not line.startswith('{"record":"sample"')])
+    rows = _samples(run, 0 if flow is None else flow.begun_ns)
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
+def _samples(run: SimulatedRun, begun_ns: int) -> list[dict[str, Any]]:
+    received = arrived = 0
+    rows: list[dict[str, Any]] = []
     for line in run.lines:
-        (own if line.startswith('{"record":"sample"') else others).append(line)
-    flow = _last([json.loads(line) for line in others])
-    begun_ns = 0 if flow is None else flow.begun_ns
-    received = 0
-    rows: list[str] = []
-    for line in own:
+        if not line.startswith('{"record":"sample"'):
+            continue
         record = json.loads(line)
         if record.get("flow", record.get("terminal", 0)) != 0:
             continue
+        udp, waited_ns = record.get("arrived_udp_bytes"), record.get("waited_ns")
         if record["at_ns"] < begun_ns:
-            received = record["received"]
+            received, arrived = record["received"], udp or 0
             continue
         sender = record.get("session") or record
-        window, rtt_ns = sender.get("window"), sender.get("rtt_ns")
+        rtt_ns = sender.get("rtt_ns")
         rows.append(
-            f'{{"at_s": {(record["at_ns"] - begun_ns) / 1e9}, "received_bytes": {record["received"] - received},'
-            f' "window_bytes": {"null" if window is None else window},'
-            f' "rtt_s": {"null" if rtt_ns is None else rtt_ns / 1e9}}}\n'
+            {
+                "at_s": (record["at_ns"] - begun_ns) / 1e9,
+                "received_bytes": record["received"] - received,
+                "window_bytes": sender.get("window"),
+                "rtt_s": None if rtt_ns is None else rtt_ns / 1e9,
+                "arrived_udp_bytes": None if udp is None else udp - arrived,
+                "waited_s": None if waited_ns is None else waited_ns / 1e9,
+            }
         )
-    return "".join(rows)
+    return rows
 
 
 def _last(records: Sequence[Mapping[str, Any]]) -> _Flow | None:

@@ -24,6 +24,8 @@ SAMPLES_SCHEMA = {
     "received_bytes": pl.Int64,
     "window_bytes": pl.Int64,
     "rtt_s": pl.Float64,
+    "arrived_udp_bytes": pl.Int64,
+    "waited_s": pl.Float64,
     "queue_bytes": pl.Int64,
     "retransmitted_packets": pl.Int64,
 }

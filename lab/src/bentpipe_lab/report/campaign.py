@@ -18,9 +18,12 @@ from bentpipe_lab.analysis.campaign import Beside, MetricRow, PointRow
 from bentpipe_lab.campaign import directory as directories
 from bentpipe_lab.campaign.directory import Campaign
 from bentpipe_lab.records import published, tables
+from bentpipe_lab.report.areas import working_areas
 from bentpipe_lab.report.charts import Chart, all_charts
 from bentpipe_lab.report.metrics import described, metric_charts
 from bentpipe_lab.report.tables import seconds, times
+from bentpipe_lab.studies.section import Section
+from bentpipe_lab.studies.sections import SECTIONS
 from bentpipe_lab.systems import SYSTEMS, baseline
 from bentpipe_lab.workloads import WORKLOADS
 
@@ -41,7 +44,9 @@ def draw(campaign: Campaign) -> Path:
     runs = tables.read(campaign.directory)
     rows = analysis.rows(runs)
     figures = analysis.metric_rows(rows, runs, tables.metrics(campaign.directory))
-    charts = [*all_charts(rows, campaign.directory / tables.SAMPLES_TABLE), *metric_charts(figures)]
+    samples = campaign.directory / tables.SAMPLES_TABLE
+    areas = working_areas(rows, samples, _published_means(campaign, figures))
+    charts = [*all_charts(rows, samples), *areas, *metric_charts(figures)]
     target = campaign.directory / directories.REPORT
     shutil.rmtree(target, ignore_errors=True)
     for part in (FIGURES, DATA):
@@ -123,6 +128,7 @@ def _page(
         late=sum(row.late for row in rows),
         figures=_metric_lines(figures),
         published=_published_lines(campaign, figures),
+        section=_section(campaign, figures),
         published_source=published.source(campaign.plan.published) if campaign.plan.published else "",
         measures={
             name: WORKLOADS[name].measures for name in sorted({row.workload for row in rows}) if name in WORKLOADS
@@ -167,6 +173,12 @@ def _line(row: PointRow) -> dict[str, Any]:
     }
 
 
+def _section(campaign: Campaign, figures: Sequence[MetricRow]) -> Section | None:
+    """What a study says of itself beside what every campaign shows."""
+    section = SECTIONS.get(campaign.plan.published or "")
+    return None if section is None else section(figures)
+
+
 def _metric_lines(figures: Sequence[MetricRow]) -> list[dict[str, Any]]:
     """A line per point and figure, with its unit, and beside it the baseline's where there is one."""
     bases: dict[tuple[object, ...], MetricRow] = {}
@@ -192,10 +204,23 @@ def _metric_lines(figures: Sequence[MetricRow]) -> list[dict[str, Any]]:
     return lines
 
 
+def _published_means(campaign: Campaign, figures: Sequence[MetricRow]) -> dict[str, list[tuple[float, float]]]:
+    """Published round-trip times in ms and goodputs in Mbit/s of the legs of a run, by point."""
+    theirs = {
+        (each.ours.row.point, each.ours.metric): each.theirs
+        for each in beside_published.pairs(campaign.plan.published or "", figures)
+    }
+    found: dict[str, list[tuple[float, float]]] = {}
+    for (point, metric), goodput in theirs.items():
+        if metric.startswith("leg_") and metric.endswith("_udp_payload_mbit_s"):
+            rtt_s = theirs.get((point, metric.replace("_udp_payload_mbit_s", "_rtt_s")))
+            if rtt_s is not None:
+                found.setdefault(point, []).append((rtt_s * 1e3, goodput))
+    return found
+
+
 def _published_lines(campaign: Campaign, figures: Sequence[MetricRow]) -> list[dict[str, Any]]:
     """A line for each published figure that a point of the campaign has too."""
-    if campaign.plan.published is None:
-        return []
     return [
         {
             "what": ", ".join([each.ours.row.clock, *each.ours.row.setting.values()]),
@@ -203,12 +228,13 @@ def _published_lines(campaign: Campaign, figures: Sequence[MetricRow]) -> list[d
             "title": described(each.ours).title,
             "unit": described(each.ours).unit,
             "theirs": each.theirs,
+            "their_spread": each.their_spread,
             "their_runs": each.their_runs,
             "interval": each.ours.interval,
             "difference": f"{each.difference:+.1%}",
             "large": each.large,
         }
-        for each in beside_published.pairs(campaign.plan.published, figures)
+        for each in beside_published.pairs(campaign.plan.published or "", figures)
     ]
 
 

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from bentpipe_lab.analysis import statistics
-from bentpipe_lab.analysis.campaign import PointRow, settings
+from bentpipe_lab.analysis.campaign import PointRow, is_variant, settings, variant_without
 from bentpipe_lab.campaign.ranges import in_one_unit
 from bentpipe_lab.report.style import INK, MUTED
 from bentpipe_lab.report.style import svg as drawing
@@ -31,6 +31,8 @@ MOST_PANELS = 8
 LOG_FROM = 40
 """A sweep over more than this ratio is drawn with a logarithmic axis."""
 LEAST_OF_A_SWEEP = 3
+LEAST_OF_A_DISTRIBUTION = 5
+"""Fewer runs are steps and no distribution."""
 BASELINES = ("direct", "quic")
 """What others are a multiple of, over time: a path without a proxy."""
 
@@ -130,7 +132,9 @@ def medians(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
 
 def distributions(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
     """Distributions of times; runs that did not end well are censored at their limit."""
-    panels = _panels(rows)
+    panels = [
+        (title, some) for title, some in panels_of(rows) if any(row.n_total >= LEAST_OF_A_DISTRIBUTION for row in some)
+    ]
     charts = []
     for number_, first in enumerate(range(0, len(panels), MOST_PANELS), start=1):
         some = panels[first : first + MOST_PANELS]
@@ -183,8 +187,11 @@ def _sweep(axis: str, numbers: Mapping[str, float], unit: str, rows: Sequence[Po
     for row in rows:
         if axis in row.axes:
             rest = {name: value for name, value in row.setting.items() if name != axis}
-            panels.setdefault(f"{row.clock}: {', '.join(rest.values())}", {}).setdefault(row.variant, []).append(row)
+            line = variant_without(row, axis)
+            panels.setdefault(f"{row.clock}: {', '.join(rest.values())}", {}).setdefault(line, []).append(row)
     some = dict(list(panels.items())[:MOST_PANELS])
+    if is_variant(axis):
+        looks = Looks(line for lines in some.values() for line in lines)
     figure, cells = grid(len(some))
     table: list[dict[str, object]] = []
     for axes, (title, lines) in zip(cells, some.items(), strict=False):
@@ -219,7 +226,7 @@ def _sweep(axis: str, numbers: Mapping[str, float], unit: str, rows: Sequence[Po
 def ratios(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Chart]:
     """Bytes received until a moment as a multiple of the baseline's, in the first repetition of each."""
     groups = [(base, others) for base, others in settings(rows) if others and base.axes["system"] in BASELINES]
-    by_point = _first_samples(samples, [row for base, others in groups[:MOST_PANELS] for row in (base, *others)])
+    by_point = first_samples(samples, [row for base, others in groups[:MOST_PANELS] for row in (base, *others)])
     panels = [
         (base, [row for row in others if row.point in by_point])
         for base, others in groups[:MOST_PANELS]
@@ -256,7 +263,7 @@ def ratios(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Chart]
     ]  # fmt: skip
 
 
-def _first_samples(samples: Path, rows: Sequence[PointRow]) -> dict[str, pl.DataFrame]:
+def first_samples(samples: Path, rows: Sequence[PointRow]) -> dict[str, pl.DataFrame]:
     """How the first repetition of each point went, by point; without those of which next to nothing is known."""
     if not samples.exists():
         return {}
@@ -272,14 +279,16 @@ def _first_samples(samples: Path, rows: Sequence[PointRow]) -> dict[str, pl.Data
 
 def over_time(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Chart]:
     """Goodput, window and round-trip time of the first repetition, over time."""
-    by_point = _first_samples(samples, [row for _, group in _panels(rows)[:MOST_PANELS] for row in group])
+    by_point = first_samples(samples, [row for _, group in panels_of(rows)[:MOST_PANELS] for row in group])
     charts = []
-    for number_, (title, group) in enumerate(_panels(rows)[:MOST_PANELS], start=1):
+    for number_, (title, group) in enumerate(panels_of(rows)[:MOST_PANELS], start=1):
         drawn = [(row, by_point[row.point]) for row in group if row.point in by_point]
         if not drawn:
             continue
-        figure = Figure(figsize=(9, 5.6), layout="constrained")
-        panels = figure.subplots(3, 1, sharex=True)
+        queued = any(frame["waited_s"].drop_nulls().len() for _, frame in drawn)
+        names = ["Mbit/s", "window, MB", "RTT, ms", *(["queue, ms"] if queued else [])]
+        figure = Figure(figsize=(9, 1.9 * len(names)), layout="constrained")
+        panels = figure.subplots(len(names), 1, sharex=True)
         table: list[dict[str, object]] = []
         for row, frame in drawn:
             at = frame["at_s"].to_list()
@@ -290,21 +299,25 @@ def over_time(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Cha
             panels[0].plot(at, goodput, label=row.variant, linewidth=1.3, **look)
             _line(panels[1], at, window, 1e6, look)
             _line(panels[2], at, rtt, 1e-3, look)
+            waited = frame["waited_s"].to_list()
+            if queued:
+                _line(panels[3], at, waited, 1e-3, look)
             table += [
-                {"point": row.point, "at_s": a, "goodput_mbit_s": g, "window_bytes": w, "rtt_s": r}
-                for a, g, w, r in zip(at, goodput, window, rtt, strict=True)
+                {"point": row.point, "at_s": a, "goodput_mbit_s": g, "window_bytes": w, "rtt_s": r, "waited_s": q}
+                for a, g, w, r, q in zip(at, goodput, window, rtt, waited, strict=True)
             ]
-        for axes, text in zip(panels, ("Mbit/s", "window, MB", "RTT, ms"), strict=True):
+        for axes, text in zip(panels, names, strict=True):
             axes.set_ylabel(text)
             axes.grid(visible=True)
         panels[0].set_title(title, fontsize=9)
         panels[0].legend(loc="upper right", frameon=False, fontsize=7)
-        panels[2].set_xlabel("seconds since the run began")
+        panels[-1].set_xlabel("seconds since the run began")
         charts.append(
             Chart(
                 f"over-time-{number_}", drawing(figure),
-                "The first repetition over time: what arrives, the sender's window, and the round-trip time it sees.",
-                f"Goodput, window and round-trip time over time, {title}", table,
+                "The first repetition over time: what arrives, the sender's window, the round-trip time it sees"
+                f"{', and how long packets wait in the queue' if queued else ''}.",
+                f"{', '.join(names)} over time, {title}", table,
             )
         )  # fmt: skip
     return charts
@@ -315,7 +328,8 @@ def label(row: PointRow) -> str:
     return ", ".join([row.variant, *row.setting.values(), *(["real"] if row.clock == "real" else [])])
 
 
-def _panels(rows: Sequence[PointRow]) -> list[tuple[str, list[PointRow]]]:
+def panels_of(rows: Sequence[PointRow]) -> list[tuple[str, list[PointRow]]]:
+    """What is done and where, each with all by which it is done."""
     groups: dict[str, list[PointRow]] = {}
     for row in rows:
         groups.setdefault(f"{row.clock}: {', '.join(row.setting.values())}", []).append(row)

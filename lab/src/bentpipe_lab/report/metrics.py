@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from bentpipe_lab.analysis import statistics
 from bentpipe_lab.analysis.campaign import MetricRow
-from bentpipe_lab.report.charts import MOST_PANELS, Chart, Looks, finish, grid
+from bentpipe_lab.report.charts import LEAST_OF_A_DISTRIBUTION, MOST_PANELS, Chart, Looks, finish, grid
 from bentpipe_lab.report.style import INK
 from bentpipe_lab.report.style import svg as drawing
 from bentpipe_lab.workloads import WORKLOADS
@@ -13,6 +13,7 @@ from bentpipe_lab.workloads.contract import Metric
 
 MOST_CHARTS = 12
 _UNITS = {"_s": "s", "_mbit_s": "Mbit/s"}
+_WORDS = {"rtt": "round-trip time", "udp": "UDP", "sd": "standard deviation", "mb": "MB"}
 _OF_A_LOAD = re.compile(r"(.+)_(\d+)_s")
 
 
@@ -22,7 +23,8 @@ def described(each: MetricRow) -> Metric:
     if each.metric in known:
         return known[each.metric]
     ending = max((end for end in _UNITS if each.metric.endswith(end)), key=len, default="")
-    return Metric(each.metric.removesuffix(ending).replace("_", " "), _UNITS.get(ending, ""))
+    words = each.metric.removesuffix(ending).split("_")
+    return Metric(" ".join(_WORDS.get(word, word) for word in words), _UNITS.get(ending, ""))
 
 
 def metric_charts(rows: Sequence[MetricRow]) -> list[Chart]:
@@ -37,7 +39,7 @@ def metric_charts(rows: Sequence[MetricRow]) -> list[Chart]:
         else:
             by_metric.setdefault(each.metric, []).append(each)
     charts = [boxes(name, some, looks) for name, some in loads.items()]
-    drawn = [some for some in by_metric.values() if any(each.interval.n > 1 for each in some)]
+    drawn = [some for some in by_metric.values() if any(each.interval.n >= LEAST_OF_A_DISTRIBUTION for each in some)]
     return charts + [distributions(some, looks) for some in drawn[:MOST_CHARTS]]
 
 

@@ -123,7 +123,9 @@ def endpoint(
         "QLOGDIR": "/logs/qlog", **knobs,
     }  # fmt: skip
     argv: list[str | Path] = [
-        "prlimit", f"--fsize={MOST_OF_A_FILE}", "--core=0", "env", "-i", *(f"{k}={v}" for k, v in environment.items()),
+        # Before the ordinary programs of the machine: what else it does shall show as little as may be.
+        "nice", "-n", "-10", "prlimit", f"--fsize={MOST_OF_A_FILE}", "--core=0",
+        "env", "-i", *(f"{k}={v}" for k, v in environment.items()),
         "unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "sh", str(script), directory / "root",
         IMPLEMENTATIONS, manifest.name, stack, site.certificates, site.www, directory / "downloads",
         directory / "logs", site.hosts,

@@ -1,65 +1,75 @@
-"""Runs the campaigns and writes the report."""
+"""Published studies: their campaigns, one after the other, each with its report, and a page that leads to them."""
 
-import subprocess
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jinja2
 from rich.console import Console
 
-from bentpipe_lab.errors import LabError, ProgramError
+from bentpipe_lab.campaign import commands
+from bentpipe_lab.campaign import directory as directories
+from bentpipe_lab.campaign import plan as plans
+from bentpipe_lab.campaign.plan import REAL
 from bentpipe_lab.net import host
-from bentpipe_lab.studies import bujari, codel, endres, kuhn, qpep
-from bentpipe_lab.studies.section import Section, markdown
+from bentpipe_lab.registry import unknown
+from bentpipe_lab.report import commands as reports
 
 CAMPAIGNS = host.REPOSITORY / "campaigns"
-REPORT = "report.html"
-TABLES = "tables.md"
-
-STUDIES: Mapping[str, tuple[Sequence[str], Callable[..., Section]]] = {
-    "bujari": (("bujari",), bujari.section),
-    "endres": (("endres", "endres-window"), endres.section),
-    "qpep": (("qpep-loss", "qpep-ack"), qpep.section),
-    "kuhn": (("kuhn",), kuhn.section),
-    "codel": (("geo-codel",), codel.section),
+PAGE = "index.html"
+STUDIES: Mapping[str, Sequence[str]] = {
+    "bujari": ("bujari",),
+    "endres": ("endres", "endres-window"),
+    "qpep": ("qpep-loss", "qpep-ack", "qpep", "qpep-pages"),
+    "kuhn": ("kuhn",),
+    "codel": ("geo-codel",),
+    "kosek": ("kosek",),
+    "ka-sat": ("ka-sat",),
+    "beyond": ("beyond",),
 }
-"""Each study with its campaigns, in the order of its section's parameters."""
+"""Each study with its campaigns."""
 
 
-def studies(out: Path, only: Sequence[str], console: Console) -> int:
-    """Run the studies' campaigns, all of them or those named, and write the report."""
-    unknown = [name for name in only if name not in STUDIES]
-    if unknown:
-        raise LabError(f"there is no study {unknown[0]!r}; there are {', '.join(STUDIES)}")
-    sections = []
-    for name in only or STUDIES:
-        campaigns, section = STUDIES[name]
-        for campaign in campaigns:
-            console.print(f"{campaign}", highlight=False)
-            _run(CAMPAIGNS / f"{campaign}.toml", out / campaign)
-        sections.append(section(*[out / campaign for campaign in campaigns]))
-    write(out, sections)
-    console.print(f"{out / REPORT} and {out / TABLES}", highlight=False)
+def studies(out: Path, only: Sequence[str], console: Console, *, quick: bool, virtual: bool) -> int:
+    """Run the campaigns of all studies, or of those named; what was begun in `out` goes on. 0 when all were done.
+
+    With `virtual`, campaigns that need real time are left out.
+    """
+    known = dict.fromkeys([*STUDIES, *(name for names in STUDIES.values() for name in names)])
+    for name in only:
+        if name not in known:
+            raise unknown("study", name, known)
+    for name in _chosen(only):
+        file = CAMPAIGNS / f"{name}.toml"
+        plan = plans.read(file, quick=quick)
+        if virtual and REAL in plan.clocks:
+            console.print(f"{name}: left out, it needs real time", highlight=False)
+            continue
+        directory = out / plan.name
+        console.print(f"{name}: {directory}", highlight=False)
+        begun = (directory / directories.PLAN).exists()
+        code = (
+            commands.resume(directory, None, console)
+            if begun
+            else commands.run(file, directory, None, None, console, quick=quick)
+        )
+        reports.report(directory, console)
+        _contents(out)
+        if code != 0:
+            return code
+    console.print(f"{out / PAGE}", highlight=False)
     return 0
 
 
-def write(out: Path, sections: Sequence[Section]) -> None:
-    """Write the report and its tables as Markdown."""
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("bentpipe_lab.report"), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
-    page = environment.get_template("studies.html.j2").render(
-        sections=sections, conditions=datetime.now(UTC).strftime("Written on %Y-%m-%d at %H:%M UTC.")
-    )
-    out.mkdir(parents=True, exist_ok=True)
-    (out / REPORT).write_text(page)
-    (out / TABLES).write_text("\n".join(markdown(section) for section in sections))
+def _chosen(only: Sequence[str]) -> list[str]:
+    return [name for study, names in STUDIES.items() for name in names if not only or study in only or name in only]
 
 
-def _run(plan: Path, out: Path) -> None:
-    """Standard output is the same table that the summary holds; progress goes to the terminal."""
-    done = subprocess.run([host.binary(), "sim", plan, "--out", out], stdout=subprocess.DEVNULL, check=False)
-    if done.returncode != 0:
-        raise ProgramError(f"bentpipe sim {plan} ended with {done.returncode}; what it measured is in {out}")
+def _contents(out: Path) -> None:
+    """A page with a link to each report."""
+    found = [
+        {"title": directory.name, "source": directories.opened(directory).plan.source, "page": page.relative_to(out)}
+        for directory in sorted(path.parent for path in out.glob(f"*/{directories.PLAN}"))
+        if (page := directory / directories.REPORT / "index.html").exists()
+    ]
+    environment = jinja2.Environment(loader=jinja2.PackageLoader("bentpipe_lab.report"), autoescape=True)
+    (out / PAGE).write_text(environment.get_template("contents.html.j2").render(campaigns=found))

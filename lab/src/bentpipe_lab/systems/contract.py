@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 from bentpipe_lab import programs
 from bentpipe_lab.errors import NotInPathError, UnsupportedError
-from bentpipe_lab.net.evidence import Carrier, SatelliteCounters
+from bentpipe_lab.net.evidence import Carrier, SatelliteCounters, Split
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import Topology, address_seen_by_server
 from bentpipe_lab.programs import Program
 from bentpipe_lab.registry import Part
-from bentpipe_lab.workloads.contract import Transfer
+from bentpipe_lab.workloads.contract import QUIC, TCP, Transfer
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,10 @@ class System(Part, ABC):
     """Whether it is measured after it has carried traffic for a while."""
     programs: ClassVar[Sequence[Program]] = ()
     """The programs that it needs."""
-    carrier: ClassVar[Carrier | None] = None
-    """What its own packets between terminal and gateway are; None when it sends the client's packets as they are."""
+    carrier: ClassVar[Carrier | Split | None] = None
+    """What its own packets are; None when it sends the client's packets as they are."""
+    carries: ClassVar[Sequence[str]] = (TCP, QUIC)
+    """What of the client's it carries; plans leave out workloads over anything else with it."""
     in_demo: ClassVar[bool] = True
     """Whether the demo measures it."""
     takes_settings: ClassVar[bool] = True
@@ -95,11 +97,11 @@ class System(Part, ABC):
     def show_in_path(self, path: Topology) -> dict[str, Any]:
         """Evidence that the client's traffic goes through it; raise without.
 
-        A connection from the client tells the address that the server sees, and which bytes crossed the satellite hop
-        meanwhile: those of the system, and those of the client beside it.
+        A connection from the client tells the address that the server sees, and which bytes crossed the hop meanwhile:
+        those of the system, and those of the client beside it.
         """
         with SatelliteCounters.of(path, self.carrier) as counters:
-            seen = address_seen_by_server(path)
+            seen = self.address_seen(path)
             crossed = counters.read()
         wanted = self.address_at_server()
         if seen != wanted:
@@ -109,10 +111,14 @@ class System(Part, ABC):
             )
         if self.carrier is not None and not crossed.carried_bytes > crossed.beside_bytes:
             raise NotInPathError(
-                f"{self.name} is not in the path: {crossed.carried_bytes} bytes of {self.carrier} crossed the satellite"
-                f" hop, and {crossed.beside_bytes} bytes of the client beside it"
+                f"{self.name} is not in the path: {crossed.carried_bytes} bytes of {self.carrier}, and"
+                f" {crossed.beside_bytes} bytes of the client beside it"
             )
         return {"address_seen_by_server": seen, **crossed.as_record()}
+
+    def address_seen(self, path: Topology) -> str:
+        """The address that the server sees of a connection of the client's that the system should carry."""
+        return address_seen_by_server(path)
 
     def crossed(self, link: Link) -> Link:
         """The part of a link that its flows cross: all of it, where it does not say otherwise."""

@@ -1,6 +1,7 @@
 """QUIC from end to end, by the simulator's own endpoints: a controller alone, without a tunnel, in virtual time."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,10 @@ from bentpipe_lab.systems.contract import Settings, Simulation, System
 
 
 class Quic(System):
-    """A new QUIC connection over the satellite link alone: its handshake counts, the ground does not."""
+    """A new QUIC connection over the satellite link alone: its handshake counts, the ground does not.
+
+    Fields of its transport are those of [flow] in a plan of the simulator.
+    """
 
     name = "quic"
     order = 30
@@ -39,17 +43,30 @@ class Quic(System):
         """One connection that fetches the bytes."""
         if request.transfer.upload:
             raise UnsupportedError("quic has no upload in virtual time: use a scenario with its directions exchanged")
-        if request.settings.fields:
-            raise UnsupportedError(f"quic has no [transport] table: leave out {', '.join(request.settings.fields)}")
         flow: dict[str, Any] = {
             "controller": request.settings.controller or "satellite",
             "bytes": f"{request.transfer.size} B",
+            **request.settings.fields,
         }
         if request.settings.initial_window is not None:
             flow["initial_window"] = request.settings.initial_window
         return {
             "until": f"{math.ceil(request.limit_s * 1e3)} ms",
             "sample_every": request.sample_every,
-            "link": request.scenario,
+            **_links(request.scenario),
             "flow": flow,
         }
+
+
+def _links(scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """The link of a plan, and the one to which the terminal moves with another address."""
+    switches = scenario.get("switch", [])
+    moves = [switch for switch in switches if switch.get("new_address")]
+    if not moves:
+        return {"link": scenario}
+    if len(switches) > 1:
+        raise UnsupportedError("quic has one change of address in virtual time, and no other switch beside it")
+    (move,) = moves
+    link = {"name": scenario["name"], **{end: move[end] for end in ("forward", "return") if end in move}}
+    before = {name: value for name, value in scenario.items() if name != "switch"}
+    return {"link": before, "move": {"at": move["at"], "link": link}}

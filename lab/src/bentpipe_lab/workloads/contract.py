@@ -14,6 +14,8 @@ from bentpipe_lab.programs import Program
 from bentpipe_lab.records.sample import Outcome
 from bentpipe_lab.registry import Part, unknown
 
+TCP, QUIC = "TCP", "QUIC"
+
 
 @dataclass(frozen=True)
 class Transfer:
@@ -82,11 +84,10 @@ class Workload(Part, ABC):
     """What was chosen; what was not has its default."""
     programs: ClassVar[Sequence[Program]] = ()
     """The programs that it needs, beside those of every path."""
-    runs_for_s: ClassVar[float | None] = None
-    """How long it lasts, where that is fixed and its time tells nothing."""
-
     overhead_s: float = 0.0
-    """What a run takes beside what it measures: the start of a browser, for example."""
+    """What a run may take beside what it measures: the start of a browser, for example."""
+    usual_s: float | None = None
+    """What it takes usually, where that is much less."""
 
     def with_options(self, chosen: Mapping[str, str]) -> Self:
         """The workload with something chosen of it."""
@@ -111,8 +112,18 @@ class Workload(Part, ABC):
         programs.require(self.name, self.needs())
 
     @property
+    def over(self) -> str:
+        """What it needs to be carried, as it was chosen: TCP or QUIC."""
+        return TCP
+
+    @property
     def transfer(self) -> Transfer | None:
         """What it is in virtual time; None when it runs in real time only."""
+        return None
+
+    @property
+    def runs_for_s(self) -> float | None:
+        """How long it lasts, where that is fixed and its time tells nothing."""
         return None
 
     @abstractmethod

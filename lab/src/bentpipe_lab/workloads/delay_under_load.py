@@ -25,7 +25,6 @@ class DelayUnderLoad(Workload):
     order = 100
     measures = "its length, which is fixed; what counts are the delays"
     demo_runs: ClassVar[Mapping[str, int]] = {}
-    runs_for_s = SECONDS
     overhead_s = 20.0
     programs = (PING,)
     options: ClassVar[Mapping[str, Option]] = {"load": Option("download", ("download", "upload", "none"))}

@@ -5,35 +5,34 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bentpipe_lab.net import host
+from bentpipe_lab.net import content, host
+from bentpipe_lab.net.authority import Authority
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import SERVER4, Topology
 from bentpipe_lab.records.sample import Outcome
 from bentpipe_lab.records.verdict import Verdict
-from bentpipe_lab.workloads.contract import Metric, Option, Workload
-from bentpipe_lab.workloads.iperf3 import received_by, to_plateau
+from bentpipe_lab.workloads.contract import QUIC, Metric, Option, Transfer, Workload
+from bentpipe_lab.workloads.iperf3 import MOST_BYTES, received_by, to_plateau
 from bentpipe_lab.workloads.parts.number import whole
 from bentpipe_lab.workloads.programs import inside
 
-PORT = 4460
-NAME = "perf.bentpipe.test"
-SECONDS = 15.0
+SECONDS = "15"
 """As Kosek et al. measured."""
 
 
 class Perf(Workload):
-    """As much as one QUIC connection carries in 15 s; both ends have the chosen controller and initial window."""
+    """As much as one QUIC connection carries in a fixed time, with the chosen controller and initial window."""
 
     name = "perf"
     order = 92
     measures = "its length, which is fixed; what counts is the goodput"
     demo_runs: ClassVar[Mapping[str, int]] = {}
-    runs_for_s = SECONDS
     overhead_s = 15.0
     options: ClassVar[Mapping[str, Option]] = {
         "direction": Option("download", ("download", "upload")),
         "controller": Option("cubic"),
         "initial_window": Option("10", check=whole),
+        "seconds": Option(SECONDS, check=whole),
     }
     metrics: ClassVar[Mapping[str, Metric]] = {
         "goodput_mbit_s": Metric("goodput", "Mbit/s", "more"),
@@ -48,23 +47,23 @@ class Perf(Workload):
 
     def run(self, path: Topology) -> Outcome:
         """One connection; the receiver's and the sender's reports of it."""
-        directory = path.directory.absolute() / "perf"
-        directory.mkdir(exist_ok=True)
-        certificate = directory / "server.pem"
+        authority = Authority.of(path)
+        identity = authority.issue("perf")
         ends = [
             "--controller", self.option("controller"), "--initial-window", self.option("initial_window"),
             "--json", "-",
         ]  # fmt: skip
         server = path.start("perf-server", path.server, [
-            host.binary(), "perf", "server", "--listen", f"{SERVER4}:{PORT}", "--name", NAME,
-            "--certificate-out", certificate, *ends,
+            host.binary(), "perf", "server", "--listen", f"{SERVER4}:{content.PERF_PORT}",
+            "--certificate", identity.chain, "--key", identity.key, *ends,
         ])  # fmt: skip
         try:
             server.wait_line("perf server on")
             direction = self.option("direction")
             argv: list[str | Path] = [
-                host.binary(), "perf", "client", f"{SERVER4}:{PORT}", "--ca", certificate, "--name", NAME,
-                f"--{direction}", f"{SECONDS:.0f} s", *ends,
+                host.binary(), "perf", "client", f"{SERVER4}:{content.PERF_PORT}",
+                "--ca", authority.certificate, "--name", content.PERF_HOST,
+                f"--{direction}", f"{self.option('seconds')} s", *ends,
             ]  # fmt: skip
             with inside.started(path, argv) as process:
                 printed, said = process.communicate()
@@ -82,7 +81,22 @@ class Perf(Workload):
     def bound_s(self, link: Link) -> float:
         """Its length."""
         del link
-        return SECONDS
+        return float(self.option("seconds"))
+
+    @property
+    def over(self) -> str:
+        """QUIC."""
+        return QUIC
+
+    @property
+    def runs_for_s(self) -> float | None:
+        """Its length."""
+        return float(self.option("seconds"))
+
+    @property
+    def transfer(self) -> Transfer | None:
+        """As much as goes in that time."""
+        return Transfer(MOST_BYTES, upload=self.option("direction") == "upload", until="the end")
 
 
 def judged(receiver: Mapping[str, Any], sender: Mapping[str, Any], client: Mapping[str, Any]) -> Outcome:

@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from typing import ClassVar, Self
 
 from bentpipe_lab.analysis import bounds
-from bentpipe_lab.matrix import cell, evidence
-from bentpipe_lab.net import content
+from bentpipe_lab.matrix import cell, competing, evidence
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import Topology
 from bentpipe_lab.records.sample import Outcome
 from bentpipe_lab.stacks.manifest import all_manifests
-from bentpipe_lab.workloads.contract import Metric, Option, Workload
+from bentpipe_lab.workloads.contract import QUIC, Metric, Option, Workload
 
 SAMPLE = "ngtcp2"
 """What is taken where a plan names no implementation: both ends come from the distribution."""
@@ -50,7 +49,8 @@ class QuicDownload(Workload):
         "windows": Option(cell.SHIPPED, known=(cell.SHIPPED, cell.TUNED)),
         "server_controller": Option(""),
         "server_initial_window": Option("", check=_window),
-        "file": Option("10MiB", known=("2MB", "10MiB")),
+        "file": Option("10MiB", known=("2MB", "10MiB", "25MiB")),
+        "beside": Option(competing.NONE, known=competing.CHOICES),
         "limit": Option("120 s", check=limit_s),
     }
     metrics: ClassVar[Mapping[str, Metric]] = {
@@ -58,6 +58,7 @@ class QuicDownload(Workload):
         "handshake_s": Metric("handshake", "s"),
         "first_byte_s": Metric("first byte", "s"),
         "efficiency": Metric("share of the link", "", "more"),
+        "beside_bit_s": Metric("goodput of the other connection", "bit/s"),
         "repeated_bytes": Metric("repeated", "bytes"),
     }
 
@@ -65,6 +66,7 @@ class QuicDownload(Workload):
         """The workload with something chosen of it."""
         one = super().with_options(chosen)
         one.overhead_s = limit_s(one.option("limit")) + BESIDE_S
+        one.usual_s = limit_s(one.option("limit")) / 4
         return one
 
     def run(self, path: Topology) -> Outcome:
@@ -82,8 +84,14 @@ class QuicDownload(Workload):
             windows=self.option("windows"),
             controller=self.option("server_controller") or None,
             initial_window=int(window) if window else None,
+            beside=self.option("beside"),
         )
+
+    @property
+    def over(self) -> str:
+        """QUIC."""
+        return QUIC
 
     def bound_s(self, link: Link) -> float:
         """A round trip for the handshake, one for the request, and the bytes on the forward link."""
-        return link.path_rtt_s + bounds.download_s(link, content.FILES[self.option("file")])
+        return link.path_rtt_s + bounds.download_s(link, cell.FILES[self.option("file")])

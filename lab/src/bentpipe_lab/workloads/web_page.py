@@ -13,7 +13,7 @@ from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import Topology
 from bentpipe_lab.programs import Cargo, Debian, Program
 from bentpipe_lab.records.sample import Outcome
-from bentpipe_lab.workloads.contract import Metric, Option, Workload
+from bentpipe_lab.workloads.contract import QUIC, TCP, Metric, Option, Workload
 from bentpipe_lab.workloads.programs import browse, inside
 
 CHROMIUM, CHROMEDRIVER = Debian("chromium"), Debian("chromedriver", package="chromium-driver")
@@ -89,6 +89,11 @@ class WebPage(Workload):
                 "screenshot": str(kept / "screenshot.png"), "har": str(kept / "page.har"), **_places(browser),
             }  # fmt: skip
             return inside.task(path, "browse", fields, server.resolver)
+
+    @property
+    def over(self) -> str:
+        """What the protocol is over."""
+        return QUIC if self.option("protocol") == "HTTP/3" else TCP
 
     def bound_s(self, link: Link) -> float:
         """Its dependent round trips and its bytes on the forward link; of a repeated visit, the document's."""

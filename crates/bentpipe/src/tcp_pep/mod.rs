@@ -1,0 +1,282 @@
+//! `bentpipe tcp-pep`: a proxy that splits TCP connections, as PEPsal does.
+
+mod header;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bentpipe_os::initial_window::InitialWindow;
+use bentpipe_os::tcp::TcpFlow;
+use bentpipe_os::tcp_options::TcpOptions;
+use bentpipe_os::tproxy::{self, Capture, Fail, Protocols, Transparent};
+use bentpipe_tunnel::gateway::egress::Egress;
+use bentpipe_tunnel::sockets::{Dial as _, Socket as _};
+use bentpipe_units::Bytes;
+use clap::Args;
+use ipnet::IpNet;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::io::{AsyncWriteExt as _, copy_bidirectional_with_sizes};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::daemon;
+use crate::failure::Failure;
+
+/// What is carried at once in each direction of a connection, bytes.
+const BUFFER: usize = 64 * 1024;
+/// Connections at a time: with two buffers each, 512 MiB.
+const CONNECTIONS: usize = 4096;
+/// A box that has not said where to by then is let go.
+const HEADER_PATIENCE: Duration = Duration::from_secs(10);
+/// Wait after a failed accept: out of descriptors, most likely.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// What tells the marks of the two sides apart ("bq" and "br" in ASCII), beside the port.
+const MARKS: [u32; 2] = [0x6271_0000, 0x6272_0000];
+
+/// A proxy that splits TCP connections, without encryption
+///
+/// It takes TCP connections that pass through this machine, and makes others onwards, so that
+/// each part of the way has congestion control of its own; applications notice nothing. Alone
+/// at the gateway (integrated), or in two boxes around the satellite (distributed): the first
+/// with --via, the second with --listen. IT ADDS NO ENCRYPTION, also not between the two: what
+/// was readable stays readable. It is here to be compared with; the tunnel is for use. Needs
+/// root.
+#[derive(Debug, Args)]
+pub struct Command {
+    /// Take the connections that come in through these interfaces (transparent)
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_delimiter = ',',
+        required_unless_present = "listen"
+    )]
+    interfaces: Vec<String>,
+    /// Loopback port of transparent connections; different for each proxy of a machine
+    #[arg(long, default_value_t = 5990)]
+    port: u16,
+    /// Leave the connections to these networks alone
+    #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
+    leave: Vec<IpNet>,
+    /// The second box: address and TCP port of its --listen
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "listen")]
+    via: Option<SocketAddr>,
+    /// Be the second box: take the connections of the first one at this address
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        requires = "from",
+        conflicts_with = "interfaces"
+    )]
+    listen: Option<SocketAddr>,
+    /// With --listen: where the first box is; nobody else is served
+    #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
+    from: Vec<IpNet>,
+    /// With --listen: networks that may be dialled although they are not public
+    #[arg(
+        long,
+        value_name = "NETWORK",
+        value_delimiter = ',',
+        requires = "listen"
+    )]
+    allow: Vec<IpNet>,
+    /// Congestion controller towards clients, by the kernel's name
+    #[arg(long, value_name = "NAME")]
+    client_controller: Option<String>,
+    /// Initial window towards clients, packets
+    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    client_window: Option<u32>,
+    /// Congestion controller towards the next hop, by the kernel's name
+    #[arg(long, value_name = "NAME")]
+    next_controller: Option<String>,
+    /// Initial window towards the next hop, packets
+    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    next_window: Option<u32>,
+}
+
+/// Where connections go on.
+#[derive(Debug)]
+enum Onwards {
+    /// To where they were going.
+    Destination,
+    /// To the second box, which is told where they were going.
+    Via(SocketAddr),
+    /// This is the second box: to where the first says, if that may be dialled.
+    Told(Egress),
+}
+
+#[derive(Debug)]
+struct Proxy {
+    onwards: Onwards,
+    next: TcpOptions,
+    room: Semaphore,
+}
+
+pub fn run(command: Command) -> Result<(), Failure> {
+    bentpipe_os::limits::raise_open_files();
+    daemon::block_on(serve(command))
+}
+
+async fn serve(command: Command) -> Result<(), Failure> {
+    let mut signals = daemon::StopSignals::new();
+    let clients = command.side("client", &command.client_controller, command.client_window)?;
+    let next = command.side("next", &command.next_controller, command.next_window)?;
+    let (listeners, rules) = listeners(&command).await?;
+    let proxy = Arc::new(Proxy {
+        onwards: match (command.listen, command.via) {
+            (Some(_), _) => Onwards::Told(Egress::new(command.allow)),
+            (None, Some(second)) => Onwards::Via(second),
+            (None, None) => Onwards::Destination,
+        },
+        next,
+        room: Semaphore::new(CONNECTIONS),
+    });
+    let mut accepting = JoinSet::new();
+    for listener in listeners {
+        clients
+            .apply(&SockRef::from(&listener))
+            .map_err(anyhow::Error::from)?;
+        accepting.spawn(accept(listener, proxy.clone(), command.from.clone()));
+    }
+    daemon::ready(format_args!(
+        "tcp-pep: splitting TCP connections, unencrypted"
+    ));
+    tokio::select! {
+        _ = signals.stop() => {}
+        () = keep(rules.as_ref()) => {}
+    }
+    daemon::stopping();
+    if let Some(rules) = rules {
+        rules.remove().await;
+    }
+    daemon::say(format_args!("stopped"));
+    Ok(())
+}
+
+/// Keeps the rules of transparent ingress, for ever.
+async fn keep(rules: Option<&tproxy::Rules>) {
+    match rules {
+        Some(rules) => match rules.keep().await {},
+        None => std::future::pending().await,
+    }
+}
+
+impl Command {
+    /// The connections of one side: their controller, which this kernel has, and the routes with
+    /// their initial window.
+    fn side(
+        &self,
+        name: &str,
+        controller: &Option<String>,
+        window: Option<u32>,
+    ) -> Result<TcpOptions, Failure> {
+        let port = self.listen.map_or(self.port, |listen| listen.port());
+        let mark = u32::from(port) + if name == "client" { MARKS[0] } else { MARKS[1] };
+        let installed = window.map(|packets| InitialWindow::install(packets, mark));
+        let initial_window = installed
+            .transpose()
+            .map_err(|error| Failure::Configuration(format!("--{name}-window: {error}")))?;
+        let options = TcpOptions {
+            controller: controller.clone(),
+            initial_window: initial_window.map(Arc::new),
+            ..TcpOptions::default()
+        };
+        let probe = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP));
+        probe
+            .and_then(|probe| options.apply(&probe))
+            .map_err(|error| Failure::Configuration(format!("--{name}-controller: {error}")))?;
+        Ok(options)
+    }
+}
+
+async fn listeners(
+    command: &Command,
+) -> Result<(Vec<TcpListener>, Option<tproxy::Rules>), Failure> {
+    if let Some(listen) = command.listen {
+        let listener = TcpListener::bind(listen)
+            .await
+            .map_err(|error| daemon::cannot_listen("--listen", "TCP", listen, &error))?;
+        return Ok((vec![listener], None));
+    }
+    let capture = Capture {
+        interfaces: command.interfaces.clone(),
+        port: command.port,
+        leave: command.leave.clone(),
+        // Without the proxy connections go on unsplit, and no less readable.
+        fail: Fail::Open,
+        protocols: Protocols::Tcp,
+    };
+    let installed = tproxy::install(capture).await;
+    let Transparent {
+        ipv4, ipv6, rules, ..
+    } = installed.map_err(anyhow::Error::from)?;
+    Ok((
+        [Some(ipv4), ipv6].into_iter().flatten().collect(),
+        Some(rules),
+    ))
+}
+
+async fn accept(listener: TcpListener, proxy: Arc<Proxy>, from: Vec<IpNet>) {
+    loop {
+        let (stream, client) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!("no connection can be accepted: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let address = client.ip().to_canonical();
+        if matches!(proxy.onwards, Onwards::Told(_))
+            && !from.iter().any(|network| network.contains(&address))
+        {
+            tracing::warn!(%client, "not among --from: not served");
+            continue;
+        }
+        let proxy = proxy.clone();
+        tokio::spawn(async move {
+            // Beyond the limit a connection is reset, which its client understands.
+            let Ok(_room) = proxy.room.try_acquire() else {
+                return tracing::warn!(%client, "no room for more than {CONNECTIONS} connections");
+            };
+            if let Err(error) = proxy.carry(stream, client).await {
+                tracing::debug!(%client, "{error}");
+            }
+        });
+    }
+}
+
+impl Proxy {
+    /// Carries a client's connection on, until both directions have ended or one has failed;
+    /// then the other is reset.
+    async fn carry(&self, stream: TcpStream, client: SocketAddr) -> io::Result<()> {
+        // TPROXY leaves the destination in place: it is this socket's own address.
+        let destination = stream.local_addr()?;
+        let mut here = TcpFlow::new(stream)?;
+        let mut there = match &self.onwards {
+            Onwards::Destination => TcpFlow::new(self.next.connect(destination).await?)?,
+            Onwards::Via(second) => {
+                let mut there = TcpFlow::new(self.next.connect(*second).await?)?;
+                there
+                    .write_all(&header::write(client, destination)?)
+                    .await?;
+                there
+            }
+            Onwards::Told(egress) => {
+                let told = tokio::time::timeout(HEADER_PATIENCE, header::read(&mut here));
+                let destination = told.await.map_err(|_| io::ErrorKind::TimedOut)??;
+                let own = bentpipe_os::machine::Machine::new(Bytes::new(0)).own_addresses()?;
+                egress
+                    .check(destination.ip(), &own)
+                    .map_err(|why| io::Error::other(format!("{destination}: {why}")))?;
+                TcpFlow::new(self.next.connect(destination).await?)?
+            }
+        };
+        copy_bidirectional_with_sizes(&mut here, &mut there, BUFFER, BUFFER).await?;
+        here.close();
+        there.close();
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+"""Splitting TCP proxies, `bentpipe tcp-pep`: at the gateway alone, or at both ends of the satellite hop."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from bentpipe_lab.errors import UnsupportedError
+from bentpipe_lab.net import host
+from bentpipe_lab.net.evidence import Carrier, Split
+from bentpipe_lab.net.netns import Namespace
+from bentpipe_lab.net.topology import GROUND, LISTED, SATELLITE, Topology
+from bentpipe_lab.programs import Program
+from bentpipe_lab.systems.contract import Settings, System
+from bentpipe_lab.workloads.contract import TCP
+
+BETWEEN = 5991
+"""Where the proxy at the terminal reaches the one at the gateway."""
+SATELLITE_WINDOW = 100
+"""As Kosek et al. had it; elsewhere the kernel's, 10."""
+
+
+class TcpPep(System):
+    """A proxy at the terminal and one at the gateway: TCP has three connections, one of them over the satellite."""
+
+    name = "tcp-pep"
+    order = 24
+    label = "TCP split at both ends"
+    colour = "#7a5195"
+    pale = "#ddd0e6"
+    carries = (TCP,)
+    in_demo = False
+    warms_up = False
+    programs: ClassVar[Sequence[Program]] = ()
+    carrier: ClassVar[Carrier | Split | None] = Carrier("tcp", BETWEEN)
+
+    def require(self) -> None:
+        """Raise unless the binary is built."""
+        host.binary()
+
+    def start(self, path: Topology, settings: Settings) -> None:
+        """Start both, and give the client's TCP to the one at the terminal."""
+        second = f"{SATELLITE.far4}:{BETWEEN}"
+        _proxy(
+            path, "gateway", path.gateway,
+            ["--listen", second, "--from", f"{SATELLITE.near4}/32", "--allow", ",".join(LISTED),
+             *_satellite("client", settings)],
+        )  # fmt: skip
+        _proxy(
+            path, "terminal", path.terminal, ["--interfaces", "lan0", "--via", second, *_satellite("next", settings)]
+        )
+
+    def address_at_server(self) -> str:
+        """The gateway's."""
+        return GROUND.near4
+
+
+class TcpPepIntegrated(TcpPep):
+    """A proxy at the gateway alone: the client's own TCP connection crosses the satellite."""
+
+    name = "tcp-pep integrated"
+    order = 25
+    label = "TCP split at the gateway"
+    colour = "#bc7fb5"
+    pale = "#ecdcea"
+    carrier = Split("tcp")
+
+    def start(self, path: Topology, settings: Settings) -> None:
+        """Start it, and give it the client's TCP."""
+        _behind_a_router(path.gateway)
+        _proxy(path, "gateway", path.gateway, ["--interfaces", "sat0", *_satellite("client", settings)])
+
+
+def _satellite(side: str, settings: Settings) -> list[str]:
+    """What is chosen of a proxy's side towards the satellite."""
+    if settings.fields:
+        raise UnsupportedError(f"tcp-pep has no [transport] table: leave out {', '.join(settings.fields)}")
+    window = settings.initial_window or SATELLITE_WINDOW
+    controller = [] if settings.controller is None else [f"--{side}-controller", settings.controller]
+    return [f"--{side}-window", str(window), *controller]
+
+
+def _proxy(path: Topology, end: str, where: Namespace, options: Sequence[str]) -> None:
+    process = path.start(f"tcp-pep-{end}", where, [host.binary(), "tcp-pep", *options])
+    process.wait_line("tcp-pep: ")
+
+
+def _behind_a_router(gateway: Namespace) -> None:
+    """Have the gateway reach the servers by a route: connections to networks of its own a proxy leaves alone."""
+    gateway.ip("address", "del", f"{GROUND.near4}/24", "dev", "gnd0")
+    gateway.ip("address", "add", f"{GROUND.near4}/32", "dev", "gnd0")
+    gateway.ip("route", "replace", f"{GROUND.far4.rpartition('.')[0]}.0/24", "dev", "gnd0", "src", GROUND.near4)
+    gateway.ip("route", "replace", "default", "via", GROUND.far4, "dev", "gnd0", "src", GROUND.near4)
