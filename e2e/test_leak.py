@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bentpipe_lab.net.process import Process
 from bentpipe_lab.net.topology import LAN, SERVER4, SERVER6, Topology
-from bentpipe_lab.systems.tunnel import Bentpipe, start_bentpipe
+from bentpipe_lab.systems.tunnel import start_bentpipe
 from conversation import eventually
 from datagrams import ask, open_socket, peer
 
@@ -53,17 +53,6 @@ def captured(started: Process) -> str:
     return "\n".join(line for line in started.out.read_text().splitlines() if " > " in line)
 
 
-def hold(path: Topology) -> Bentpipe:
-    """A tunnel that holds everything back also after an orderly stop."""
-    tunnel = start_bentpipe(path)
-    line = 'interfaces = ["lan0"]\n'
-    text = tunnel.terminal_config.read_text()
-    tunnel.terminal_config.write_text(text.replace(line, f'{line}after_stop = "hold"\n'))
-    tunnel.terminal.stop()
-    tunnel.start_terminal()
-    return tunnel
-
-
 def test_nothing_of_the_lan_leaves_outside_the_tunnel(path: Topology) -> None:
     without = capture(path, "without")
     send_everything(path)
@@ -71,7 +60,7 @@ def test_nothing_of_the_lan_leaves_outside_the_tunnel(path: Topology) -> None:
     seen = captured(without)
     assert all(kind in seen for kind in ("Flags [S]", "UDP", "ICMP echo", "ICMP6, echo", "sctp")), seen
 
-    tunnel = hold(path)
+    tunnel = start_bentpipe(path)
     during = capture(path, "during")
     send_everything(path)
     for address in SERVERS:

@@ -75,6 +75,11 @@ def test_terminal_stopped_leaves_the_network_as_it_was(path: Topology, tmp_path:
     path.terminal.run("nft", "-f", foreign)
     before = network_state(path)
     tunnel = start_bentpipe(path)
+    assert tunnel.terminal.stop() == 0
+    text = tunnel.terminal_config.read_text()
+    table = "[ingress.transparent]\n"
+    tunnel.terminal_config.write_text(text.replace(table, f'{table}after_stop = "release"\n'))
+    tunnel.start_terminal()
     assert works(tunnel)
     assert network_state(path) != before
     if crash:

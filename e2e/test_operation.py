@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from bentpipe_lab.errors import LabError
 from bentpipe_lab.net import host
 from bentpipe_lab.net.netns import Namespace
 from bentpipe_lab.net.origin import NAME
@@ -249,6 +250,9 @@ def test_a_gateway_that_is_stopped_lets_open_flows_end(own_tunnel: Bentpipe) -> 
 def test_an_end_whose_listeners_have_gone_works_and_ends_in_order(own_tunnel: Bentpipe) -> None:
     """Standard output and standard error are closed pipes."""
     own_tunnel.terminal.stop()
+    text = own_tunnel.terminal_config.read_text()
+    table = "[ingress.transparent]\n"
+    own_tunnel.terminal_config.write_text(text.replace(table, f'{table}after_stop = "release"\n'))
     read, write = os.pipe()
     words: list[str | Path] = [host.binary(), "terminal", "--config", own_tunnel.terminal_config.absolute()]
     terminal = subprocess.Popen(own_tunnel.path.terminal.command(words), stdout=write, stderr=write)
@@ -267,10 +271,54 @@ def test_two_machines_with_one_key_are_told_apart_by_both_ends(own_tunnel: Bentp
     config.write_text('[ingress.socks5]\nlisten = "127.0.0.1:1090"\n[transport]\nmemory = "256 MiB"\n')
     second = own_tunnel.path.start("copy", own_tunnel.path.terminal, [host.binary(), "terminal", "--config", config])
     second.wait_line("session: up")
-    eventually(lambda: "another machine uses this terminal's key" in own_tunnel.terminal.log.read_text(), "told")
-    assert "replaced by a newer session" in own_tunnel.gateway.log.read_text()
-    assert_made_and_reset(own_tunnel.path.client, (SERVER4, 80))
-    assert own_tunnel.gateway.log.read_text().count("replaced by a newer session") == 1, "they do not fight"
+    for end in (own_tunnel.terminal, second):
+        eventually(partial(says, end, "another machine uses this terminal's key"), "both are told")
+    assert "several machines use this terminal's key" in own_tunnel.gateway.log.read_text()
+    assert works(own_tunnel), "each has its session"
+    own_tunnel.path.terminal.run(
+        "curl", "-sS", "--fail", "--max-time", "90", "--socks5-hostname", "127.0.0.1:1090", "-o", tmp_path / "got",
+        f"http://{SERVER4}/2MB",
+    )  # fmt: skip
+    assert "replaced" not in own_tunnel.gateway.log.read_text(), "they do not fight"
+
+
+def test_keys_change_while_a_flow_is_open(own_tunnel: Bentpipe) -> None:
+    """The gateway's and the terminal's; nobody waits for either."""
+    gateway, terminal = own_tunnel.gateway, own_tunnel.terminal
+
+    def key(end: str, *words: str) -> str:
+        config = own_tunnel.gateway_config if end == "gateway" else own_tunnel.terminal_config
+        where = own_tunnel.path.gateway if end == "gateway" else own_tunnel.path.terminal
+        return where.run(host.binary(), end, "key", *words, "--config", config.absolute())
+
+    with conversation(own_tunnel.path) as (client, peer):
+        old = key("gateway", "show").split()[2]
+        with pytest.raises(LabError, match="there is no next key"):
+            key("gateway", "use")
+        key("gateway", "next")
+        with pytest.raises(LabError, match="do not know the next key yet"):
+            key("gateway", "use")
+        gateway.signal(signal.SIGHUP)
+        eventually(lambda: " knows it" in key("gateway", "show"), "the terminal has written the next key down")
+        new = key("gateway", "use").split()[2].rstrip(";")
+        assert new != old
+        gateway.signal(signal.SIGHUP)
+        eventually(lambda: "see the gateway's new key" in gateway.log.read_text(), "it takes its new key")
+        before = key("terminal", "show")
+        after = key("terminal", "renew").split()[-1]
+        assert after not in before
+        terminal.signal(signal.SIGHUP)
+        eventually(lambda: "session with this terminal's new key" in terminal.log.read_text(), "a session with it")
+        assert works(own_tunnel)
+        client.sendall(b"in the old session")
+        assert peer.recv(100) == b"in the old session"
+    eventually(lambda: "old key is good no longer" in gateway.log.read_text(), "the old key is worthless")
+    pairing = own_tunnel.terminal_config.with_name("pairing.toml").read_text()
+    assert new in pairing
+    assert old not in pairing
+    assert terminal.stop() == 0
+    own_tunnel.start_terminal()
+    assert works(own_tunnel)
 
 
 def test_root_is_not_kept(own_tunnel: Bentpipe) -> None:

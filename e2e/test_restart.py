@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bentpipe_lab.net.process import Process
-from bentpipe_lab.net.topology import Topology, topology
+from bentpipe_lab.net.topology import SATELLITE, Topology, topology
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.systems.tunnel import Bentpipe, Transport, start_bentpipe
 from bentpipe_lab.workloads.programs import curl
@@ -30,6 +30,7 @@ PIPE_KB = 1500
 """What fills the link."""
 MISSED_S = 30.0
 """Ten seconds by virtual time (crates/tunnel/tests/liveness.rs), and patience with a loaded machine."""
+CHANGED = "the way to the gateway has changed"
 KNOWN = re.compile(r'session is up.*known="([\d.]+) Mbit/s, (\d+) ms"')
 WINDOW = re.compile(r"flow ended.*window (\d+) kB")
 
@@ -100,7 +101,12 @@ def test_a_gateway_killed_after_a_change_of_routes_is_missed_for_seconds(
     monkeypatch.setenv("BENTPIPE_LOG", "debug")
     tunnel = start_bentpipe(path)
     path.terminal.ip("route", "add", "10.99.0.0/24", "dev", "sat0")
-    eventually(lambda: "addresses or routes have changed" in tunnel.terminal.log.read_text(), "the terminal notices")
+    path.terminal.ip("address", "add", "10.77.1.99/32", "dev", "sat0")
+    path.gateway.ip("route", "replace", "10.77.1.99/32", "dev", "sat0")
+    assert curl.download(path, "2MB").verdict is Verdict.OK
+    assert CHANGED not in tunnel.terminal.log.read_text(), "the way to the gateway is as before"
+    path.terminal.ip("route", "replace", f"{SATELLITE.far4}/32", "dev", "sat0", "src", "10.77.1.99")
+    eventually(lambda: CHANGED in tunnel.terminal.log.read_text(), "the terminal notices")
     assert curl.download(path, "2MB").verdict is Verdict.OK
     tunnel.gateway.kill()
     tunnel.start_gateway()

@@ -26,7 +26,7 @@ import pytest
 
 from bentpipe_lab.net import host
 from bentpipe_lab.net.process import Process
-from bentpipe_lab.net.topology import SATELLITE, Topology
+from bentpipe_lab.net.topology import BLACKHOLE4, SATELLITE, Topology
 from bentpipe_lab.systems.tunnel import GATEWAY_PORT, Bentpipe, start_bentpipe
 from conversation import eventually
 from traffic import MARK, STUCK_S, Server, Traffic, transfer
@@ -196,7 +196,18 @@ def disk_full(tunnel: Bentpipe) -> None:
 
 
 def names_that_hang(tunnel: Bentpipe) -> None:
-    """Many requests for names that no server answers for, by SOCKS5."""
+    """Many requests, by SOCKS5, for names whose name server says nothing."""
+    servers = tunnel.hosts.with_name("resolv.conf")
+    before = servers.read_text()
+    servers.write_text(f"nameserver {BLACKHOLE4}\n")
+    try:
+        ask_for_names(tunnel)
+    finally:
+        servers.write_text(before)
+
+
+def ask_for_names(tunnel: Bentpipe) -> None:
+    """Ask for a hundred names at once, and go away after a second."""
     sockets = []
     for number in range(100):
         name = f"hangs-{number}.example".encode()
@@ -210,6 +221,19 @@ def names_that_hang(tunnel: Bentpipe) -> None:
         ask.close()
 
 
+def clock_stepped(tunnel: Bentpipe) -> None:
+    """The terminal starts with clocks that are a day ahead since boot, and with what it kept from the future."""
+    assert tunnel.terminal.stop() == 0
+    kept = Path(os.environ["STATE_DIRECTORY"]) / "terminal.paths.toml"
+    if kept.exists():
+        kept.write_text(re.sub(r"\b20\d\d-", "2099-", kept.read_text()))
+    ahead = ["unshare", "--time", "--monotonic", "86400", "--boottime", "86400"]
+    argv: list[str | Path] = [*ahead, host.binary(), "terminal", "--config", tunnel.terminal_config.absolute()]
+    tunnel.terminal = tunnel.path.start("terminal", tunnel.path.terminal, argv)
+    tunnel.terminal.wait_line("ready")
+    tunnel.terminal.wait_line("session: up")
+
+
 BLOWS: tuple[Callable[[Bentpipe], None], ...] = (
     hung_up,
     gateway_killed,
@@ -220,6 +244,7 @@ BLOWS: tuple[Callable[[Bentpipe], None], ...] = (
     terminal_killed,
     suspended,
     disk_full,
+    clock_stepped,
 )
 
 
@@ -227,7 +252,6 @@ def test_rough_weather(path: Topology, state: Path) -> None:
     assert state.is_dir()
     server = Server(path)
     tunnel = start_bentpipe(path)
-    hold_after_stop(tunnel)
     watch = Watch(path)
     before = {end.name: (descriptors(end), lines(end)) for end in ends(tunnel)}
     began = time.monotonic()
@@ -246,15 +270,6 @@ def test_rough_weather(path: Topology, state: Path) -> None:
     assert "bentpipe" not in path.terminal.run("nft", "list", "ruleset"), "rules are left"
     assert tunnel.gateway.stop() == 0
     assert not strays, f"{len(strays)} of {watch.packets} packets left outside the tunnel, the first {strays[0]!r}"
-
-
-def hold_after_stop(tunnel: Bentpipe) -> None:
-    """What would be taken is held back also when the terminal is stopped in order: by default it goes its own way."""
-    assert tunnel.terminal.stop() == 0
-    text = tunnel.terminal_config.read_text()
-    hold = 'interfaces = ["lan0"]\nafter_stop = "hold"'
-    tunnel.terminal_config.write_text(text.replace('interfaces = ["lan0"]', hold))
-    tunnel.start_terminal()
 
 
 def test_idle_flows_wake_nobody(own_tunnel: Bentpipe) -> None:

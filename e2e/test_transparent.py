@@ -117,14 +117,21 @@ def test_failing_open_is_a_stated_option(path: Topology) -> None:
     assert passes(path)
 
 
-def test_holding_back_after_a_stop_is_a_stated_option(path: Topology) -> None:
+def test_after_a_stop_nothing_passes_until_it_is_released(path: Topology) -> None:
     tunnel = start_bentpipe(path)
-    tunnel.terminal.stop()
-    configure(tunnel, 'after_stop = "hold"')
-    tunnel.start_terminal()
     assert tunnel.terminal.stop() == 0
     assert not passes(path)
+    assert "bentpipe terminal release" in tunnel.terminal.log.read_text()
     path.terminal.run(host.binary(), "terminal", "release", "--config", tunnel.terminal_config)
+    assert passes(path)
+
+
+def test_passing_after_a_stop_is_a_stated_option(path: Topology) -> None:
+    tunnel = start_bentpipe(path)
+    assert tunnel.terminal.stop() == 0
+    configure(tunnel, 'after_stop = "release"')
+    tunnel.start_terminal()
+    assert tunnel.terminal.stop() == 0
     assert passes(path)
 
 
@@ -222,6 +229,7 @@ def test_two_capabilities_suffice(path: Topology) -> None:
     """A user who is nobody, and a binary with CAP_NET_ADMIN, and with a resolver on port 53 CAP_NET_BIND_SERVICE."""
     tunnel = start_bentpipe(path)
     tunnel.terminal.stop()
+    configure(tunnel, 'after_stop = "release"')
     with unprivileged(tunnel) as terminal:
         terminal.wait_line("session: up")
         assert works(tunnel)

@@ -2,17 +2,21 @@
 
 import json
 import os
+from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
 
 from bentpipe_lab.campaign import directory, plan, points, schedule
 from bentpipe_lab.campaign.unit import Run
 from bentpipe_lab.errors import LabError, PlanError, UnknownNameError
-from bentpipe_lab.matrix import cell, commands, competing, site, table
+from bentpipe_lab.matrix import cell, commands, competing, link_records, packet_data, site, table
 from bentpipe_lab.records import tables
 from bentpipe_lab.stacks import cache, manifest
 from bentpipe_lab.workloads import WORKLOADS
@@ -220,36 +224,107 @@ def test_what_was_installed_in_another_version_is_not_installed(tmp_path: Path) 
     assert cache.installation(tmp_path, each) is None
 
 
-def test_the_site_is_whole_on_a_desk_and_on_a_phone(campaign: directory.Campaign) -> None:
-    page = site.write(campaign)
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Chrome]:
+    """Chromium without a window."""
     options = webdriver.ChromeOptions()
     for argument in ("--headless=new", "--no-sandbox", "--disable-gpu"):
         options.add_argument(argument)
     options.binary_location = "/usr/bin/chromium"
-    browser = webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
-    try:
-        for width in WIDTHS:
-            browser.execute_cdp_cmd(
-                "Emulation.setDeviceMetricsOverride",
-                {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500},
-            )
-            browser.get(page.as_uri())
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
+    yield driver
+    driver.quit()
+
+
+def test_the_site_is_whole_on_a_desk_and_on_a_phone(campaign: directory.Campaign, browser: webdriver.Chrome) -> None:
+    page = site.write(campaign)
+    for width in WIDTHS:
+        browser.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500},
+        )
+        browser.get(page.as_uri())
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        maps = browser.find_elements(By.CSS_SELECTOR, "table.heat")
+        assert len(maps) == 4
+        links = {link.get_attribute("href") for link in browser.find_elements(By.CSS_SELECTOR, "table.heat a")}
+        assert len(links) == len(campaign.points())
+        for link in sorted(filter(None, links))[:: len(links) // 3]:
+            browser.get(link)
             assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-            maps = browser.find_elements(By.CSS_SELECTOR, "table.heat")
-            assert len(maps) == 4
-            links = {link.get_attribute("href") for link in browser.find_elements(By.CSS_SELECTOR, "table.heat a")}
-            assert len(links) == len(campaign.points())
-            for link in sorted(filter(None, links))[:: len(links) // 3]:
-                browser.get(link)
-                assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-                assert "runs ended well" in browser.find_element(By.TAG_NAME, "main").text
-                back = browser.find_element(By.CSS_SELECTOR, "nav a").get_attribute("href")
-                assert back == page.as_uri()
-    finally:
-        browser.quit()
+            assert "runs ended well" in browser.find_element(By.TAG_NAME, "main").text
+            back = browser.find_element(By.CSS_SELECTOR, "nav a").get_attribute("href")
+            assert back == page.as_uri()
     first = campaign.points()[0]["id"]
     text = (page.parent / "cells" / f"{first}.html").read_text()
     assert "&lt;b&gt;Segmentation fault" in text
     assert f"--cell {first}" in text
     assert pl.read_csv(page.parent / "data" / "cells.csv").height == len(campaign.points())
     assert (page.parent / "data" / "relation-sat-as-shipped-satloss-as-shipped.csv").exists()
+
+
+def test_a_hundred_thousand_packets_can_be_zoomed_into(tmp_path: Path, browser: webdriver.Chrome) -> None:
+    count, begun = 100_000, 1_700_000_000_000_000_000
+    at = [begun + 100_000 * place for place in range(count)]
+    pl.DataFrame({"time_ns": at[:1], "protocol": ["quic"]}).write_parquet(tmp_path / "client-packets.parquet")
+    pl.DataFrame(
+        {"time_ns": at, "from_client": False, "stream": 0, "offset": [1200 * place for place in range(count)],
+         "length": 1200, "repeated": [1200 * (place % 1000 == 7) for place in range(count)], "protocol": "quic"}
+    ).write_parquet(tmp_path / "server-streams.parquet")  # fmt: skip
+    pl.DataFrame(
+        {"time_ns": at, "direction": "forward", "queue_bytes": [place % 37_500 for place in range(count)],
+         "fate": ["queue full" if place % 5000 == 9 else "delivered" for place in range(count)]}
+    ).write_parquet(tmp_path / "link.parquet")  # fmt: skip
+    script = packet_data.script(tmp_path, "run")
+    assert script is not None
+    (tmp_path / "run.js").write_text(script)
+    viewer = files("bentpipe_lab.matrix") / "templates" / site.VIEWER
+    (tmp_path / site.VIEWER).write_text(viewer.read_text())
+    page = tmp_path / "page.html"
+    page.write_text(
+        '<!doctype html><body><div><button data-packets="run">Packets</button></div><script src="packets.js"></script>'
+    )
+    browser.get(page.as_uri())
+    browser.find_element(By.CSS_SELECTOR, "button").click()
+    canvas = WebDriverWait(browser, 60).until(lambda found: found.find_element(By.CSS_SELECTOR, "canvas[data-drawn]"))
+
+    def shown() -> tuple[float, float, int]:
+        told = [canvas.get_attribute(f"data-{name}") for name in ("from", "to", "drawn")]
+        return float(told[0] or 0), float(told[1] or 0), int(told[2] or 0)
+
+    assert shown()[0] == 0
+    assert shown()[1] == pytest.approx(10, rel=1e-3)
+    assert shown()[2] > 1000
+    zoom = browser.find_element(By.CSS_SELECTOR, "button[title='zoom in']")
+    for _ in range(10):
+        zoom.click()
+    begin, end, drawn = shown()
+    # A thousandth of the run: about a hundred packets, and what each found in the queue.
+    assert end - begin == pytest.approx(10 / 1024, rel=1e-3)
+    assert 150 <= drawn <= 250
+    browser.find_element(By.CSS_SELECTOR, "button[title='whole run']").click()
+    assert shown()[1] == pytest.approx(10, rel=1e-3)
+
+
+def test_what_the_emulator_wrote_down_is_read_from_a_moment_on(tmp_path: Path) -> None:
+    record = [["entered_ns", "<u8"], ["left_ns", "<u8"], ["late_ns", "<u4"], ["queue_bytes", "<u4"], ["length", "<u2"],
+              ["direction", "<u2"], ["fate", "<u2"]]  # fmt: skip
+    header = {
+        "begun_ns": 1000, "record": record, "fates": ["delivered", "unwritten", "queue full"],
+        "directions": [{"link": "satellite", "name": "forward"}, {"link": "satellite", "name": "return"},
+                       {"link": "ground", "name": "forward"}],
+    }  # fmt: skip
+    packets = np.array(
+        [
+            (5, 9, 0, 0, 100, 0, 0),
+            (20, 29, 0, 1500, 1400, 1, 2),
+            (25, 29, 0, 0, 1400, 2, 0),
+            (30, 39, 0, 3000, 40, 0, 0),
+        ],
+        dtype=[(name, kind) for name, kind in record],
+    )
+    file = tmp_path / "records.bin"
+    file.write_bytes(json.dumps(header).encode() + b"\n" + packets.tobytes() + b"half a record")
+    assert link_records.since(file, 1020).rows() == [
+        (1020, "return", 1500, 1400, "queue full"), (1030, "forward", 3000, 40, "delivered")
+    ]  # fmt: skip

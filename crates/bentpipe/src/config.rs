@@ -326,12 +326,12 @@ pub enum AskFor {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AfterStop {
-    /// They go their own way: the rules are removed.
-    #[default]
-    Release,
     /// They are held back, until the terminal is started again or `bentpipe terminal
     /// release` is run.
+    #[default]
     Hold,
+    /// They go their own way, outside the tunnel: the rules are removed.
+    Release,
 }
 
 impl Transparent {
@@ -389,6 +389,9 @@ pub struct Socks5 {
     /// the local network in clear text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub users: Option<PathBuf>,
+    /// When an application is told that its connection stands.
+    #[serde(default)]
+    pub answer: Answer,
 }
 
 /// An HTTP proxy that carries CONNECT alone, and serves a PAC file at `/proxy.pac`.
@@ -419,8 +422,9 @@ pub enum Answer {
     /// an origin that refuses is a reset.
     #[default]
     AtOnce,
-    /// When the origin has answered: one that refuses, is denied or does not answer is told as
-    /// such (502, 403, 504, with Proxy-Status).
+    /// When the origin has answered, a round trip later: one that refuses, cannot be reached, is
+    /// denied, has no address or does not answer is told as such. By HTTP that is 502, 403 or 504
+    /// with Proxy-Status, by SOCKS5 reply 5, 3, 2, 4 and 6.
     AfterOrigin,
 }
 

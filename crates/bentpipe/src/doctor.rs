@@ -3,6 +3,7 @@
 mod network;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bentpipe_os::doctor::{Check, State, check_all};
 use clap::Args;
@@ -31,6 +32,18 @@ pub struct Command {
     /// tunnel, like "http://example.net/10MB"
     #[arg(long, requires = "network")]
     url: Option<network::Download>,
+    /// The longest silence after which it is looked whether an answer still comes, at most 40s:
+    /// NATs forget
+    #[arg(long, requires = "network", value_name = "TIME", default_value = "40s", value_parser = silence)]
+    silence: Duration,
+}
+
+fn silence(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    match (Duration::from_millis(100)..=Duration::from_secs(40)).contains(&time) {
+        true => Ok(time),
+        false => Err("give a time up to 40s, after which sessions end by themselves".into()),
+    }
 }
 
 pub fn run(command: &Command) -> Result<(), Failure> {
@@ -38,7 +51,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         Some(gateway) => {
             let files = Files::terminal(command.config.clone());
             let url = command.url.as_ref();
-            daemon::runtime()?.block_on(network::check(&files, gateway, url))?
+            daemon::runtime()?.block_on(network::check(&files, gateway, url, command.silence))?
         }
         None => of_machine(command)?,
     };

@@ -15,7 +15,7 @@ use crate::failure::{self, Failure};
 
 /// The files of one end. What a person writes and what bentpipe keeps are different
 /// files in one directory.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Files {
     /// The configuration, written by a person.
     pub config: PathBuf,
@@ -32,6 +32,9 @@ pub struct PairedGateway {
     #[serde(with = "target")]
     pub gateway: Target,
     pub gateway_key: Fingerprint,
+    /// The key that it has announced to have next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_key: Option<Fingerprint>,
 }
 
 /// `pairing.toml`: the gateways that a terminal is paired with.
@@ -41,6 +44,8 @@ struct Pairing {
     #[serde(with = "target")]
     gateway: Target,
     gateway_key: Fingerprint,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next_key: Option<Fingerprint>,
     /// Those beside the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     further: Vec<PairedGateway>,
@@ -84,6 +89,11 @@ impl Files {
 
     pub fn key(&self) -> PathBuf {
         self.beside(&format!("{}.key", self.role))
+    }
+
+    /// The key that this end will have.
+    pub fn next_key(&self) -> PathBuf {
+        self.beside(&format!("{}.key.next", self.role))
     }
 
     /// What is known of the paths to the peers.
@@ -136,22 +146,29 @@ impl Files {
 
     /// This end's identity, made when there is none yet.
     pub fn identity(&self) -> Result<Identity, Failure> {
-        let path = self.key();
-        if path.exists() {
-            check_private(&path)?;
-            let pem = failure::read(&path)?;
-            return Identity::from_pem(&pem).map_err(|_| {
-                Failure::file(
-                    &path,
-                    "this is not an Ed25519 private key in PEM (PKCS #8); restore it from a copy, or remove it and pair anew",
-                )
-            });
+        match read_identity(&self.key())? {
+            Some(identity) => Ok(identity),
+            None => make_identity(&self.key()),
         }
-        let seed = bentpipe_os::secret::random().map_err(anyhow::Error::from)?;
-        let identity = Identity::from_seed(&seed);
-        bentpipe_os::secret::write(&path, identity.to_pem())
-            .map_err(|error| Failure::file(&path, error))?;
-        Ok(identity)
+    }
+
+    /// The identity that this end will have, if there is one.
+    pub fn next_identity(&self) -> Result<Option<Identity>, Failure> {
+        read_identity(&self.next_key())
+    }
+
+    /// The same, made when there is none yet.
+    pub fn make_next_identity(&self) -> Result<Identity, Failure> {
+        match self.next_identity()? {
+            Some(identity) => Ok(identity),
+            None => make_identity(&self.next_key()),
+        }
+    }
+
+    /// Makes the next identity the present one; the key of that is gone.
+    pub fn use_next_identity(&self) -> Result<(), Failure> {
+        let path = self.key();
+        std::fs::rename(self.next_key(), &path).map_err(|error| Failure::file(&path, error))
     }
 
     pub fn read_gateway(&self) -> Result<Gateway, Failure> {
@@ -220,6 +237,7 @@ impl Files {
         let first = PairedGateway {
             gateway: pairing.gateway,
             gateway_key: pairing.gateway_key,
+            next_key: pairing.next_key,
         };
         Ok(std::iter::once(first).chain(pairing.further).collect())
     }
@@ -233,11 +251,33 @@ impl Files {
         let pairing = Pairing {
             gateway: first.gateway.clone(),
             gateway_key: first.gateway_key,
+            next_key: first.next_key,
             further: further.to_vec(),
         };
         let text = toml::to_string(&pairing).map_err(anyhow::Error::from)?;
         bentpipe_os::secret::write(&path, &text).map_err(|error| Failure::file(&path, error))
     }
+}
+
+/// The identity whose key is at `path`, if there is such a file.
+fn read_identity(path: &Path) -> Result<Option<Identity>, Failure> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    check_private(path)?;
+    let pem = failure::read(path)?;
+    let wrong = "this is not an Ed25519 private key in PEM (PKCS #8); restore it from a copy, or remove it and pair anew";
+    let identity = Identity::from_pem(&pem).map_err(|_| Failure::file(path, wrong))?;
+    Ok(Some(identity))
+}
+
+/// A new identity, whose key is written to `path`.
+fn make_identity(path: &Path) -> Result<Identity, Failure> {
+    let seed = bentpipe_os::secret::random().map_err(anyhow::Error::from)?;
+    let identity = Identity::from_seed(&seed);
+    bentpipe_os::secret::write(path, identity.to_pem())
+        .map_err(|error| Failure::file(path, error))?;
+    Ok(identity)
 }
 
 /// The first of the directories that systemd has `told`, with colons between them.

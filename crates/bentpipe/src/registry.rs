@@ -39,6 +39,32 @@ pub struct Terminal {
     /// When it was enrolled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enrolled: Option<Date>,
+    /// The key that it had before, which is good until the terminal has used the new one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub old_key: Option<Fingerprint>,
+    /// The first key that it had, if that is another: its volume is counted under that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_key: Option<Fingerprint>,
+    /// The next key of the gateway that it has written down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub knows_key: Option<Fingerprint>,
+}
+
+impl Terminal {
+    /// Whether its key is or was `key`.
+    fn has(&self, key: &Fingerprint) -> bool {
+        self.key == *key || self.old_key == Some(*key) || self.first_key == Some(*key)
+    }
+
+    /// Whether `key` lets it in.
+    fn admits(&self, key: &Fingerprint) -> bool {
+        self.key == *key || self.old_key == Some(*key)
+    }
+
+    /// Its name, or else its key.
+    pub fn label(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.key.to_string())
+    }
 }
 
 /// A one-time key, and the terminal that has used it.
@@ -163,7 +189,7 @@ impl FileRegistry {
     /// What the terminal with `key` is called.
     pub fn name_of(&self, key: &Fingerprint) -> Option<String> {
         self.with(|list| {
-            let terminal = list.terminal.iter().find(|terminal| terminal.key == *key);
+            let terminal = list.terminal.iter().find(|terminal| terminal.has(key));
             terminal.and_then(|terminal| terminal.name.clone())
         })
     }
@@ -277,8 +303,28 @@ impl List {
                 key: terminal,
                 name,
                 enrolled: Some(now),
+                old_key: None,
+                first_key: None,
+                knows_key: None,
             });
         }
+        Ok(())
+    }
+
+    fn renew(&mut self, old: &Fingerprint, new: Fingerprint) -> Result<(), String> {
+        let taken = |terminal: &Terminal| terminal.has(&new) && !terminal.has(old);
+        if self.terminal.iter().any(taken) || self.enrolment.iter().any(|line| line.key == new) {
+            return Err(format!("the key {new} is another's"));
+        }
+        let entry = self.terminal.iter_mut().find(|entry| entry.admits(old));
+        let entry = entry.ok_or_else(|| "this terminal is not enrolled".to_owned())?;
+        if entry.key == new {
+            // Its answer was lost, and it asks again.
+            return Ok(());
+        }
+        entry.first_key.get_or_insert(*old);
+        entry.old_key = Some(*old);
+        entry.key = new;
         Ok(())
     }
 }
@@ -329,7 +375,7 @@ pub fn check_name(name: &str) -> Result<(), String> {
 impl Registry for FileRegistry {
     fn role(&self, key: &Fingerprint) -> PeerRole {
         self.with(|list| {
-            if list.terminal.iter().any(|terminal| terminal.key == *key) {
+            if list.terminal.iter().any(|terminal| terminal.admits(key)) {
                 PeerRole::Terminal
             } else if list.enrolment.iter().any(|enrolment| enrolment.key == *key) {
                 PeerRole::Enrolment
@@ -352,6 +398,57 @@ impl Registry for FileRegistry {
                 tracing::error!("a terminal could not be enrolled: {error:#}");
                 Err("the gateway could not write its list of terminals".into())
             }
+        }
+    }
+
+    fn renew(&self, old: &Fingerprint, new: Fingerprint) -> Result<(), String> {
+        let renewed = self.change(|list| list.renew(old, new));
+        renewed.map_err(|error| format!("{error:#}"))
+    }
+
+    fn renewal(&self, key: &Fingerprint) -> Option<(Fingerprint, Fingerprint)> {
+        self.with(|list| {
+            let entry = list.terminal.iter().find(|entry| entry.admits(key))?;
+            Some((entry.old_key?, entry.key))
+        })
+    }
+
+    fn retire(&self, old: &Fingerprint) {
+        let retired = self.change(|list| {
+            for entry in &mut list.terminal {
+                entry.old_key.take_if(|key| key == old);
+            }
+            Ok(())
+        });
+        if let Err(error) = retired {
+            tracing::error!(%old, "a terminal's old key is still good: {error:#}");
+        }
+    }
+
+    fn account(&self, key: &Fingerprint) -> Fingerprint {
+        let first = self.with(|list| {
+            let entry = list.terminal.iter().find(|entry| entry.admits(key))?;
+            entry.first_key
+        });
+        first.unwrap_or(*key)
+    }
+
+    fn knows(&self, key: &Fingerprint, next: Fingerprint) {
+        let known = |list: &List| {
+            let mut entries = list.terminal.iter();
+            entries.any(|entry| entry.admits(key) && entry.knows_key == Some(next))
+        };
+        if self.with(known) {
+            return;
+        }
+        let noted = self.change(|list| {
+            for entry in list.terminal.iter_mut().filter(|entry| entry.admits(key)) {
+                entry.knows_key = Some(next);
+            }
+            Ok(())
+        });
+        if let Err(error) = noted {
+            tracing::error!(%key, "that a terminal knows the next key cannot be noted: {error:#}");
         }
     }
 }
@@ -416,6 +513,32 @@ mod tests {
         let why = list.enrol(&key(1), key(2), at(99)).unwrap_err();
         assert!(why.contains("revoked"), "{why}");
         assert!(list.terminal.is_empty());
+    }
+
+    #[test]
+    fn a_terminal_changes_its_key_and_keeps_its_name_and_account() {
+        let mut list = with_line();
+        list.enrol(&key(1), key(2), at(99)).unwrap();
+        list.enrolment.push(Enrolment {
+            key: key(9),
+            ..list.enrolment[0].clone()
+        });
+        list.renew(&key(2), key(3)).unwrap();
+        list.renew(&key(2), key(3)).unwrap();
+        // Another new key, after the first was lost: the one that is in use stays good.
+        list.renew(&key(2), key(4)).unwrap();
+        let entry = &list.terminal[0];
+        assert_eq!(list.terminal.len(), 1);
+        assert_eq!((entry.key, entry.old_key), (key(4), Some(key(2))));
+        assert_eq!(entry.first_key, Some(key(2)));
+        assert!(!entry.admits(&key(3)) && entry.admits(&key(2)) && entry.admits(&key(4)));
+        assert_eq!(entry.label(), "boat");
+        list.terminal[0].old_key = None;
+        list.renew(&key(4), key(5)).unwrap();
+        assert_eq!(list.terminal[0].first_key, Some(key(2)));
+        for (old, new) in [(7, 8), (2, 8), (5, 9)] {
+            list.renew(&key(old), key(new)).unwrap_err();
+        }
     }
 
     #[test]

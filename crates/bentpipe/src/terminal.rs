@@ -1,8 +1,10 @@
 //! `bentpipe terminal`: the end beside the dish.
 
 mod gateways;
+mod join;
+mod key;
+mod paired_keys;
 
-use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -12,56 +14,28 @@ use std::time::Instant;
 use bentpipe_os::http_connect::{self, Proxy};
 use bentpipe_os::machine::Machine;
 use bentpipe_os::privileges::{self, Needs};
+use bentpipe_os::ways::Ways;
 use bentpipe_os::{dns, ingress, limits, network_changes, quic, secret, tproxy};
-use bentpipe_tunnel::identity::enrolment_line::{EnrolmentLine, EnrolmentLineError};
 use bentpipe_tunnel::identity::{Fingerprint, Identity};
 use bentpipe_tunnel::paths::Paths;
+use bentpipe_tunnel::session::remote_address;
 use bentpipe_tunnel::terminal::dns::Resolver;
 use bentpipe_tunnel::terminal::{Connector, Terminal};
 use bentpipe_tunnel::transport::Transport;
 use clap::{Args, Subcommand};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::config::{self, AfterStop, Answer, AskFor};
-use crate::failure::{self, Failure};
+use crate::failure::Failure;
 use crate::files::{Files, PairedGateway};
 use crate::path_file::Keeper;
 use crate::status::{Ask, SessionStatus, Status};
 use crate::{daemon, log};
+use paired_keys::PairedKeys;
 
 /// Names of servers that status tells.
 const NAMES: usize = 10;
-
-const FIRST_CONFIG: &str = r#"# bentpipe terminal; all options: docs/configuration.md
-
-# Applications that can be told to use a SOCKS5 proxy.
-[ingress.socks5]
-listen = "127.0.0.1:1080"
-
-# Applications that speak HTTP CONNECT; for browsers a PAC file is at /proxy.pac.
-# [ingress.http]
-# listen = "127.0.0.1:3128"
-
-# A resolver for applications: their questions go through the tunnel (port 53 needs root).
-# [dns]
-# listen = ["127.0.0.1:53"]
-
-# All TCP and UDP that passes through this machine from these interfaces (needs root).
-# Private networks and those that this machine is connected to are left alone. If the
-# terminal is killed, the rest is held back; fail = "open" lets it go its own way.
-# [ingress.transparent]
-# interfaces = ["lan0"]
-
-[transport]
-# The fastest that the link may be, and its round trip: they size the buffers.
-memory = "256 MiB"
-expected_rate = "250 Mbit/s"
-expected_rtt = "650 ms"
-# How fast this end sends to the gateway: satellite (made for that), cubic, newreno,
-# cubic-search, hybla, bbr3, or fixed with the rate that was contracted.
-# controller = "fixed"
-# contracted_rate = "20 Mbit/s"
-"#;
 
 /// The end beside the dish: takes applications' connections into the tunnel
 #[derive(Debug, Args)]
@@ -102,6 +76,9 @@ enum Action {
     /// The gateways that this terminal is paired with
     #[command(subcommand)]
     Gateways(gateways::Gateways),
+    /// This terminal's key, and its change without an outage
+    #[command(subcommand)]
+    Key(key::Key),
     /// Let the connections pass that a terminal which no longer runs has left held back
     ///
     /// They then go their own way, outside the tunnel.
@@ -119,10 +96,11 @@ pub fn run(command: Command) -> Result<(), Failure> {
             line_file,
             add,
         }) => {
-            let line = read_line(line, line_file)?;
-            daemon::block_on(join(Files::terminal(config.config), line, add))
+            let line = join::read_line(line, line_file)?;
+            daemon::block_on(join::join(Files::terminal(config.config), line, add))
         }
         Some(Action::Gateways(command)) => gateways::run(command),
+        Some(Action::Key(command)) => key::run(command),
         Some(Action::Release { config }) => {
             daemon::block_on(release(Files::terminal(config.config)))
         }
@@ -157,80 +135,6 @@ async fn release(files: Files) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The enrolment line, from wherever it was given. No error shows it: it is a secret.
-fn read_line(given: Option<String>, file: Option<PathBuf>) -> Result<EnrolmentLine, Failure> {
-    let text = match (given, file) {
-        (Some(line), _) if line != "-" => line,
-        (_, Some(file)) => failure::read(&file)?,
-        _ => {
-            if std::io::stdin().is_terminal() {
-                eprintln!("the line that `bentpipe gateway init` printed:");
-            }
-            let mut line = String::new();
-            std::io::stdin()
-                .read_line(&mut line)
-                .map_err(anyhow::Error::from)?;
-            line
-        }
-    };
-    text.trim()
-        .parse()
-        .map_err(|error: EnrolmentLineError| Failure::Configuration(error.to_string()))
-}
-
-async fn join(files: Files, line: EnrolmentLine, add: bool) -> Result<(), Failure> {
-    if files.write_first(FIRST_CONFIG)? {
-        eprintln!("wrote {}", files.config.display());
-    }
-    let config = files.read_terminal()?;
-    // Made before the gateway hears of it: an answer that is lost costs nothing.
-    let identity = files.identity()?;
-    let mut gateways = match add && files.pairing().exists() {
-        true => files.read_pairing()?,
-        false => Vec::new(),
-    };
-    let joined = PairedGateway {
-        gateway: line.gateway.clone(),
-        gateway_key: line.gateway_key,
-    };
-    let one_time = line.one_time_identity();
-    let endpoint = endpoint(&one_time)?;
-    let connector = connector(
-        &config,
-        &endpoint,
-        &Arc::new(one_time),
-        &joined,
-        Paths::default(),
-    )?;
-    let enrolled = match connector.open().await {
-        Ok(session) => {
-            let enrolled = session.enrol(&line.gateway, &identity.fingerprint()).await;
-            session.close();
-            enrolled
-        }
-        Err(error) => Err(error.to_string()),
-    };
-    // The gateway is told why, also when it was refused.
-    daemon::patiently(connector.endpoint.wait_idle()).await;
-    enrolled.map_err(|why| {
-        anyhow::anyhow!(
-            "the gateway {} did not enrol this terminal: {why}",
-            line.gateway
-        )
-    })?;
-    // The same gateway at another address, or another in its place, takes its entry.
-    gateways.retain(|old| old.gateway_key != line.gateway_key && old.gateway != line.gateway);
-    gateways.push(joined);
-    files.write_pairing(&gateways)?;
-    daemon::say(format_args!(
-        "paired: gateway {} with key {}, this terminal's key is {}",
-        line.gateway,
-        line.gateway_key,
-        identity.fingerprint()
-    ));
-    Ok(())
-}
-
 fn start(files: Files) -> Result<(), Failure> {
     let config = files.read_terminal()?;
     log::set_level(&config.log);
@@ -255,15 +159,24 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     let mut stop = daemon::StopSignals::new();
     let mut reload = daemon::reload_signal();
     let gateways = files.read_pairing()?;
-    let identity = Arc::new(files.identity()?);
+    let (renewed, identity) = watch::channel(Arc::new(files.identity()?));
     let open_files = limits::raise_open_files();
     let (keeper, paths) = Keeper::start(files.paths());
-    let endpoint = endpoint(&identity)?;
+    let endpoint = endpoint(&identity.borrow())?;
+    let instance = secret::seed().map_err(anyhow::Error::from)?;
     let connectors = gateways
         .iter()
-        .map(|gateway| connector(&config, &endpoint, &identity, gateway, paths.clone()))
-        .collect::<Result<_, _>>()?;
-    if let Err(error) = network_changes::follow(endpoint.clone()) {
+        .map(|gateway| {
+            let paths = paths.clone();
+            let connector = connector(&files, &config, &endpoint, &identity, gateway, paths)?;
+            Ok(Connector {
+                instance: Some(instance),
+                ..connector
+            })
+        })
+        .collect::<Result<_, Failure>>()?;
+    let ways = Arc::<Ways>::default();
+    if let Err(error) = network_changes::follow(endpoint.clone(), ways.clone()) {
         tracing::warn!("changes of this machine's addresses will be noticed late: {error}");
     }
     let (terminal, keep) = Terminal::with_gateways(connectors);
@@ -275,9 +188,12 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
         let listener = ingress::listen(socks5.listen).await.map_err(|error| {
             daemon::cannot_listen("ingress.socks5.listen", "TCP", socks5.listen, &error)
         })?;
-        let clients = socks5.clients.clone();
-        let users = files.users(socks5.users.as_ref())?;
-        tasks.spawn(ingress::socks5(listener, clients, users, terminal.clone()));
+        let proxy = ingress::Socks5 {
+            clients: socks5.clients.clone(),
+            users: files.users(socks5.users.as_ref())?,
+            after_origin: socks5.answer == Answer::AfterOrigin,
+        };
+        tasks.spawn(ingress::socks5(listener, proxy, terminal.clone()));
         taken.push(format!("SOCKS5 on {}", socks5.listen));
     }
     if let Some(http) = &config.ingress.http {
@@ -316,8 +232,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
             let open = session.filter(|session| !session.is_closed());
             let sessions = open.and_then(|session| {
                 let key = Fingerprint::of_peer(session.connection())?;
-                let gateway = gateways.iter().find(|gateway| gateway.gateway_key == key)?;
-                let name = gateway.gateway.to_string();
+                let name = session.gateway().to_string();
                 let mut status = SessionStatus::of(Some(name), key, session.connection());
                 status.silent = session.is_silent();
                 Some(status)
@@ -380,7 +295,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     daemon::ready(format_args!("ready: {}", taken.join("; ")));
     let session = terminal.session();
     let mut keep = pin!(keep);
-    let mut announce = pin!(announce(session));
+    let mut announce = pin!(announce(session, &ways));
     let orderly = loop {
         tokio::select! {
             never = &mut keep => match never {},
@@ -391,6 +306,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
             }
             orderly = stop.stop() => break orderly,
             _ = reload.recv() => {
+                reload_key(&files, &renewed);
                 let rules = rules.as_ref().map(|(rules, _)| &**rules);
                 if let Some(new) = reloaded(&files, &config, rules).await {
                     config = new;
@@ -417,6 +333,22 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     daemon::patiently(keeper.stop()).await;
     daemon::say(format_args!("stopped"));
     Ok(())
+}
+
+/// Reads the terminal's key again; flows from now on go to a session with it.
+fn reload_key(files: &Files, renewed: &watch::Sender<Arc<Identity>>) {
+    match files.identity() {
+        Ok(identity) => {
+            renewed.send_if_modified(|old| {
+                let other = old.fingerprint() != identity.fingerprint();
+                if other {
+                    *old = Arc::new(identity);
+                }
+                other
+            });
+        }
+        Err(failure) => tracing::error!("{failure}; the key stays as it was"),
+    }
 }
 
 /// Reads the configuration again and puts in force what can change while the terminal
@@ -461,9 +393,10 @@ pub fn endpoint(identity: &Identity) -> Result<noq::Endpoint, Failure> {
 
 /// What opens sessions with `gateway` from `endpoint`.
 pub fn connector(
+    files: &Files,
     config: &config::Terminal,
     endpoint: &noq::Endpoint,
-    identity: &Arc<Identity>,
+    identity: &watch::Receiver<Arc<Identity>>,
     gateway: &PairedGateway,
     paths: Paths,
 ) -> Result<Connector<Machine>, Failure> {
@@ -474,23 +407,28 @@ pub fn connector(
     Ok(Connector {
         endpoint: endpoint.clone(),
         identity: identity.clone(),
+        instance: None,
         gateway: gateway.gateway.clone(),
-        gateway_key: gateway.gateway_key,
+        gateway_keys: Arc::new(PairedKeys::new(files.clone(), gateway.clone())),
         paths,
         resolver: Machine::new(transport.memory),
         transport,
     })
 }
 
-/// Tells whenever a session is up, for whoever waits for it.
+/// Tells whenever a session is up, for whoever waits for it, and notes the way to its gateway.
 async fn announce(
-    mut session: tokio::sync::watch::Receiver<Option<bentpipe_tunnel::terminal::Session>>,
+    mut session: watch::Receiver<Option<bentpipe_tunnel::terminal::Session>>,
+    ways: &Ways,
 ) {
     while session.changed().await.is_ok() {
         let current = session.borrow_and_update().clone();
         if let Some(current) = current
             && current.accepted().await.is_ok()
         {
+            if let Some(peer) = remote_address(current.connection()) {
+                ways.note(peer);
+            }
             let gateway = current.gateway();
             daemon::say(format_args!("session: up with gateway {gateway}"));
         }

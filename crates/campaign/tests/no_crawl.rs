@@ -66,3 +66,25 @@ fn eighty_percent_of_the_link_twelve_round_trips_after_a_disturbance() {
         }
     }
 }
+
+/// GEO between two busy machines, whose trains come back late: seed 1 showed a tenth of the rate,
+/// and seed 9 four times the rate.
+#[test]
+fn a_busy_machine_does_not_make_a_new_session_crawl() {
+    let text = "name = \"geo\"\n[forward]\nrate = \"20 Mbit/s\"\ndelay = \"300 ms\"\nqueue = \"1500 kB\"\n\
+                [return]\nrate = \"5 Mbit/s\"\ndelay = \"300 ms\"\nqueue = \"150 kB\"\n";
+    let geo = Drawn {
+        number: 0,
+        title: "GEO".into(),
+        bits: 20_000_000,
+        scenario: Scenario::parse(text).expect("a scenario of this test"),
+        host: HostSpec::BUSY,
+        seconds: 11,
+    };
+    for seed in [1, 9] {
+        let plan = never_worst::plan(&geo, Choice::Satellite, seed);
+        let records = Records::of(&plan, Instant::now()).expect("a plan of this test");
+        let carried = goodput(&records, 6.0, 11.0) / (20.0 * 1437.0 / 1500.0);
+        assert!(carried >= 0.8, "{carried:.2} of the link, seed {seed}");
+    }
+}

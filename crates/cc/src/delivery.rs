@@ -3,7 +3,8 @@
 //!
 //! From acknowledgement to acknowledgement the slope does not depend on how many
 //! packets each one covers, nor on when the packets were sent. Intervals in which
-//! the sender had too little to send say nothing about the path and are left out.
+//! the sender had too little to send and no queue stood say nothing about the path and are left
+//! out.
 
 use std::collections::VecDeque;
 
@@ -52,12 +53,13 @@ impl DeliveryRate {
         }
     }
 
-    /// The acknowledgements of one frame are complete.
-    pub fn on_acks_done(&mut self, now: Time, app_limited: bool, rtt: Span) {
+    /// The acknowledgements of one frame are complete. Where a queue stands, the bottleneck is
+    /// `busy`: what it delivers is its rate, whatever the sender had to send.
+    pub fn on_acks_done(&mut self, now: Time, app_limited: bool, busy: bool, rtt: Span) {
         if app_limited {
             self.pause(now + rtt);
         }
-        if now < self.limited_until {
+        if now < self.limited_until && !busy {
             self.points.clear();
             return;
         }

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bentpipe_units::{Span, Time};
 use pcap_file::pcapng::PcapNgBlock;
@@ -26,7 +26,7 @@ use pcap_file::pcapng::{PcapNgWriteError, PcapNgWriter};
 use pcap_file::{DataLink, Endianness};
 
 use crate::direction::{DirectionId, DirectionName};
-use crate::record::Fate;
+use crate::record::{Fate, nanos_since_1970};
 use crate::spool::{Incomplete, Sink, Spool};
 
 /// Where in a direction a packet is seen.
@@ -119,11 +119,7 @@ impl Capture {
 
     /// The run begins now.
     pub fn begin(&mut self) {
-        self.epoch = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .ok()
-            .and_then(|since| u64::try_from(since.as_nanos()).ok())
-            .unwrap_or(0);
+        self.epoch = nanos_since_1970();
     }
 
     /// A packet is at a point of a direction.

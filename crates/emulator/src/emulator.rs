@@ -173,7 +173,7 @@ impl Emulator {
     pub fn record(&mut self, file: File) -> io::Result<()> {
         self.keep_drops();
         let names = self.names();
-        self.log.recorder = Some(Recorder::new(file, &self.scenario, &names)?);
+        self.log.recorder = Some(Recorder::new(file, &self.scenario, names)?);
         Ok(())
     }
 

@@ -27,6 +27,16 @@ impl PacketLog {
         if let Some(capture) = &mut self.capture {
             capture.begin();
         }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.begin();
+        }
+    }
+
+    /// Writes what there is, for whoever reads it now.
+    pub fn hand_over(&mut self) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.hand_over();
+        }
     }
 
     /// A packet has come in.

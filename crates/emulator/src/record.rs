@@ -8,9 +8,12 @@
 //!     header = json.loads(file.readline())
 //!     packets = numpy.fromfile(file, dtype=[tuple(field) for field in header["record"]])
 //! ```
+//!
+//! While the run goes on, the file has all that came before somebody last asked how it does.
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::time::SystemTime;
 
 use bentpipe_link::Cause;
 use bentpipe_units::Time;
@@ -27,7 +30,8 @@ const SIZE: usize = 30;
 
 /// A record's fields, in their order, little-endian.
 const FIELDS: [(&str, &str); 7] = [
-    // When the emulator took the packet, and when the model let it out or dropped it.
+    // When the emulator took the packet, and when the model let it out or dropped it, since the
+    // header's `begun_ns`.
     ("entered_ns", "<u8"),
     ("left_ns", "<u8"),
     // How much later than `left_ns` the packet was through to the other side.
@@ -102,6 +106,8 @@ struct Header<'a> {
     schema: &'static str,
     /// The scenario's name.
     scenario: &'a str,
+    /// When the run began, nanoseconds since 1970.
+    begun_ns: u64,
     /// The directions that a record's `direction` counts.
     directions: Vec<NamedDirection<'a>>,
     /// What a record's `fate` counts.
@@ -127,7 +133,11 @@ pub fn schema() -> Schema {
 
 /// Writes records, on a thread of its own.
 #[derive(Debug)]
-pub(super) struct Recorder(Spool);
+pub(super) struct Recorder {
+    spool: Spool,
+    scenario: String,
+    links: Vec<String>,
+}
 
 /// The other thread's end.
 struct Writer(File);
@@ -142,33 +152,58 @@ impl Sink for Writer {
 }
 
 impl Recorder {
-    /// Writes the header for these links, each with two directions.
-    pub fn new(mut file: File, scenario: &str, links: &[String]) -> io::Result<Self> {
+    /// Of these links, each with two directions.
+    pub fn new(file: File, scenario: &str, links: Vec<String>) -> io::Result<Self> {
+        Ok(Self {
+            spool: Spool::new("records", Writer(file))?,
+            scenario: scenario.to_owned(),
+            links,
+        })
+    }
+
+    /// Writes the header: the run begins now.
+    pub fn begin(&mut self) {
         let header = Header {
             schema: SCHEMA,
-            scenario,
-            directions: links
+            scenario: &self.scenario,
+            begun_ns: nanos_since_1970(),
+            directions: self
+                .links
                 .iter()
                 .flat_map(|link| DirectionName::BOTH.map(|name| NamedDirection { link, name }))
                 .collect(),
             fates: Fate::names(),
             record: FIELDS,
         };
-        let mut line = serde_json::to_vec(&header)?;
+        let mut line = serde_json::to_vec(&header).expect("a header is plain data");
         line.push(b'\n');
-        file.write_all(&line)?;
-        Spool::new("records", Writer(file)).map(Self)
+        self.spool
+            .add(line.len(), |chunk| chunk.extend_from_slice(&line));
     }
 
     /// Adds a record.
     pub fn add(&mut self, record: &Record) {
-        self.0.add(SIZE, |chunk| record.put(chunk));
+        self.spool.add(SIZE, |chunk| record.put(chunk));
+    }
+
+    /// Writes what there is, for whoever reads the file now.
+    pub fn hand_over(&mut self) {
+        self.spool.hand_over();
     }
 
     /// Writes what is left and waits for it.
     pub fn finish(self) -> Result<(), Incomplete> {
-        self.0.finish()
+        self.spool.finish()
     }
+}
+
+/// The time of day.
+pub(super) fn nanos_since_1970() -> u64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .ok()
+        .and_then(|since| u64::try_from(since.as_nanos()).ok())
+        .unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -212,7 +247,8 @@ mod tests {
         const MANY: usize = 10_007;
         let path = std::env::temp_dir().join(format!("bentpipe-records-{}", std::process::id()));
         let file = File::create(&path).unwrap();
-        let mut recorder = Recorder::new(file, "test", &["satellite".into()]).unwrap();
+        let mut recorder = Recorder::new(file, "test", vec!["satellite".into()]).unwrap();
+        recorder.begin();
         for _ in 0..MANY {
             recorder.add(&record(Fate::Delivered));
         }
@@ -223,6 +259,7 @@ mod tests {
         assert_eq!(bytes.len() - header, MANY * SIZE);
         let header: serde_json::Value = serde_json::from_slice(&bytes[..header]).unwrap();
         assert_eq!(header["directions"][1]["name"], "return");
+        assert!(header["begun_ns"].as_u64().unwrap() > 0);
     }
 
     fn record(fate: Fate) -> Record {

@@ -2,15 +2,18 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bentpipe_tunnel::target::Target;
 use bentpipe_tunnel::terminal::Terminal;
 use bentpipe_tunnel::terminal::dns::Resolver;
-use fast_socks5::server::Socks5ServerProtocol;
+use bentpipe_tunnel::wire::proxy_status::{ErrorKind, Refusal};
+use fast_socks5::server::{Socks5ServerProtocol, states};
 use fast_socks5::{ReplyError, Socks5Command};
 use ipnet::IpNet;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::oneshot;
 
 use crate::listener::{accept, is_welcome};
 use crate::tcp::TcpFlow;
@@ -49,32 +52,51 @@ pub async fn transparent(
     .await;
 }
 
-/// Serves SOCKS5 (RFC 1928), CONNECT and UDP ASSOCIATE, to `clients` and
-/// this machine itself, for ever.
-///
-/// With `users`, only to those of them who say their name and password (RFC 1929).
-pub async fn socks5(
-    listener: TcpListener,
-    clients: Vec<IpNet>,
-    users: Option<Users>,
-    terminal: Terminal,
-) {
+/// Who may use a SOCKS5 proxy, and when it answers.
+#[derive(Debug, Clone, Default)]
+pub struct Socks5 {
+    /// Networks whose hosts may use it, beside this machine itself.
+    pub clients: Vec<IpNet>,
+    /// Who has to say a name and password (RFC 1929), if anybody.
+    pub users: Option<Users>,
+    /// The answer waits for the origin's.
+    pub after_origin: bool,
+}
+
+/// Serves SOCKS5 (RFC 1928), CONNECT and UDP ASSOCIATE, for ever.
+pub async fn socks5(listener: TcpListener, proxy: Socks5, terminal: Terminal) {
+    let proxy = Arc::new(proxy);
     accept(listener, move |stream| {
-        let terminal = terminal.clone();
-        let welcome = is_welcome(&stream, &clients);
-        let users = users.clone();
+        let (proxy, terminal) = (proxy.clone(), terminal.clone());
         async move {
-            if !welcome {
+            if !is_welcome(&stream, &proxy.clients) {
                 return Err(io::Error::other("not among ingress.socks5.clients"));
             }
-            let handshake = tokio::time::timeout(SOCKS_PATIENCE, negotiate(stream, users.as_ref()));
+            let (client, bound) = (stream.peer_addr()?.ip(), stream.local_addr()?);
+            let handshake =
+                tokio::time::timeout(SOCKS_PATIENCE, negotiate(stream, proxy.users.as_ref()));
             let asked = handshake
                 .await
                 .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
             match asked? {
-                Some(Asked::Connect(stream, target)) => {
-                    let client = stream.peer_addr()?.ip();
-                    let socket = TcpFlow::new(stream)?;
+                Some(Asked::Connect(protocol, target)) if proxy.after_origin => {
+                    let (told, heard) = oneshot::channel();
+                    let (give, socket) = oneshot::channel();
+                    let socket = async { socket.await.map_err(io::Error::other) };
+                    let carried = terminal.carry_accepted(client, target, told, socket);
+                    let answered = async {
+                        // Nothing is heard when there is no place for another flow.
+                        let heard = heard.await.unwrap_or_else(|_| Err(no_place()));
+                        if let Some(stream) = answer(protocol, bound, heard).await? {
+                            let _ = give.send(TcpFlow::new(stream)?);
+                        }
+                        io::Result::Ok(())
+                    };
+                    tokio::join!(carried, answered).1
+                }
+                Some(Asked::Connect(protocol, target)) => {
+                    let stream = protocol.reply_success(bound).await;
+                    let socket = TcpFlow::new(stream.map_err(io::Error::other)?)?;
                     terminal.carry_for(client, socket, target).await;
                     Ok(())
                 }
@@ -88,16 +110,17 @@ pub async fn socks5(
     .await;
 }
 
-/// What a SOCKS client has asked for, and been told to go ahead with.
+type Commanded = Socks5ServerProtocol<TcpStream, states::CommandRead>;
+
+/// What a SOCKS client has asked for.
 enum Asked {
-    /// A connection.
-    Connect(TcpStream, Target),
-    /// Datagrams, by way of the socket.
+    /// A connection, which it has not been told of.
+    Connect(Commanded, Target),
+    /// Datagrams, by way of the socket, which it has been told.
     Associate(TcpStream, UdpSocket),
 }
 
-/// Learns where a SOCKS client wants to go, and tells it to go ahead: the answer of
-/// the origin is a satellite away, and its refusal will arrive as RST.
+/// Learns what a SOCKS client wants.
 async fn negotiate(stream: TcpStream, users: Option<&Users>) -> io::Result<Option<Asked>> {
     let bound = stream.local_addr()?;
     let protocol = match users {
@@ -116,9 +139,7 @@ async fn negotiate(stream: TcpStream, users: Option<&Users>) -> io::Result<Optio
     };
     let refusal = match (command, socks5_udp::target(&address), relay) {
         (Socks5Command::TCPConnect, Some(target), _) => {
-            let stream = protocol.reply_success(bound).await;
-            let stream = stream.map_err(io::Error::other)?;
-            return Ok(Some(Asked::Connect(stream, target)));
+            return Ok(Some(Asked::Connect(protocol, target)));
         }
         // Where datagrams will come from may be said, and is learnt from the first.
         (Socks5Command::UDPAssociate, _, Ok(Some(relay))) => {
@@ -133,6 +154,42 @@ async fn negotiate(stream: TcpStream, users: Option<&Users>) -> io::Result<Optio
     let told = protocol.reply_error(&refusal).await;
     told.map_err(io::Error::other)?;
     Ok(None)
+}
+
+/// Tells a SOCKS client what the origin has answered; the connection, if that is to be used.
+async fn answer(
+    protocol: Commanded,
+    bound: SocketAddr,
+    heard: Result<(), Refusal>,
+) -> io::Result<Option<TcpStream>> {
+    let told = match heard {
+        Ok(()) => protocol.reply_success(bound).await.map(Some),
+        Err(refusal) => {
+            let told = protocol.reply_error(&reply(refusal.kind)).await;
+            told.map(|_| None)
+        }
+    };
+    told.map_err(io::Error::other)
+}
+
+/// What SOCKS5 has for a refusal (RFC 1928, section 6). It has no reply for names that do not
+/// resolve, nor for origins that do not answer: those are "host unreachable" and "TTL expired".
+fn reply(kind: ErrorKind) -> ReplyError {
+    match kind {
+        ErrorKind::ConnectionRefused => ReplyError::ConnectionRefused,
+        ErrorKind::DestinationIpProhibited => ReplyError::ConnectionNotAllowed,
+        ErrorKind::DestinationIpUnroutable => ReplyError::NetworkUnreachable,
+        ErrorKind::DnsError | ErrorKind::DestinationNotFound => ReplyError::HostUnreachable,
+        ErrorKind::ConnectionTimeout | ErrorKind::DnsTimeout => ReplyError::TtlExpired,
+        _ => ReplyError::GeneralFailure,
+    }
+}
+
+fn no_place() -> Refusal {
+    Refusal {
+        kind: ErrorKind::ConnectionLimitReached,
+        detail: "too many flows are open".into(),
+    }
 }
 
 /// Opens a listener for [`socks5`].

@@ -8,7 +8,7 @@
 //!
 //! For the tunnel: [`ingress`], [`http_connect`] with its [`users`], and [`tproxy`] bring applications' connections,
 //! [`dns`] their questions, [`ip`] packets of other protocols; [`tcp`], [`udp`], [`machine`] with its [`resolver`], [`quic_socket`] and [`quic`] are its sockets, [`network_changes`]
-//! says when its addresses change, [`secret`], [`limits`] and [`privileges`] are what it needs of the system.
+//! says when its addresses or [`ways`] change, [`secret`], [`limits`] and [`privileges`] are what it needs of the system.
 
 pub mod namespace;
 mod netlink;
@@ -39,6 +39,7 @@ pub mod machine;
 pub mod quic_socket;
 pub mod quic;
 pub mod network_changes;
+pub mod ways;
 pub mod secret;
 pub mod limits;
 pub mod privileges;

@@ -168,6 +168,14 @@ impl Netlink {
         )
     }
 
+    /// Asks for one thing, with one answer.
+    pub(crate) fn question(
+        &mut self,
+        question: RouteNetlinkMessage,
+    ) -> io::Result<Option<RouteNetlinkMessage>> {
+        self.ask(question, NLM_F_REQUEST)
+    }
+
     pub(crate) fn tell(&mut self, request: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
         self.ask(request, NLM_F_REQUEST | NLM_F_ACK | flags)
             .map(|_| ())

@@ -2,10 +2,13 @@
 //! (rtnetlink(7), nfnetlink).
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use netlink_sys::protocols::{NETLINK_NETFILTER, NETLINK_ROUTE};
 use netlink_sys::{Socket, SocketAddr};
+
+use crate::ways::Ways;
 
 /// Messages about addresses and routes of both families.
 const GROUPS: [libc::c_int; 4] = [
@@ -28,13 +31,15 @@ pub enum Watched {
     Nftables,
 }
 
-/// Tells the sessions of `endpoint` from now on when addresses or routes change: they
-/// speak up from their new address, where the peer would else hear of it with the next
-/// keep-alive. Until then it sends to an address that is no more.
-pub fn follow(endpoint: noq::Endpoint) -> io::Result<()> {
+/// Tells the sessions of `endpoint` from now on when one of `ways` has changed with the
+/// machine's addresses or routes: they speak up from their new address, where the peer would
+/// else hear of it with the next keep-alive. Until then it sends to an address that is no more.
+pub fn follow(endpoint: noq::Endpoint, ways: Arc<Ways>) -> io::Result<()> {
     watch(Watched::Network, move || {
-        tracing::debug!("addresses or routes have changed");
-        endpoint.handle_network_change(None);
+        if ways.have_changed() {
+            tracing::debug!("the way to the gateway has changed");
+            endpoint.handle_network_change(None);
+        }
     })
 }
 

@@ -34,95 +34,145 @@ pub async fn run<D: Dial>(
     record: &mut dyn FnMut(&Record),
 ) -> Result<Report, PerfError> {
     workload.check()?;
-    dialler.prepare(clock).await?;
-    let clock = &clock.again();
     let latencies = Latencies::new();
-    let mut connections = Vec::new();
-    let dials = (0..workload.connections).map(|number| dialler.dial(number, clock));
-    for dialled in join_all(dials).await {
-        connections.push((Meter::new(clock.clone()), dialled?));
-    }
-    // In one task, so that what is asked for leaves in the first packet where that is possible.
-    let mut tasks = FuturesUnordered::new();
     let datagrams = Arc::<Mutex<Option<DatagramReport>>>::default();
-    for (meter, connection) in &connections {
-        if workload.changes {
-            connection.keep_changes();
-        }
-        begin(&mut tasks, workload, connection, meter, &latencies);
-        if let Some(what) = workload.datagrams {
-            let (connection, clock) = (connection.clone(), clock.clone());
-            let told = datagrams.clone();
-            tasks.push(
-                async move {
-                    let report = datagrams::exchange(&connection, what, &clock, SETTLING).await?;
-                    told.lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .replace(report);
-                    Ok(())
-                }
-                .boxed(),
-            );
-        }
-    }
-    let mut intervals = Intervals::new(workload.interval, Span::ZERO);
-    let mut error = None;
-    loop {
-        tokio::select! {
-            biased;
-            ended = tasks.next() => match ended {
-                None => break,
-                Some(Ok(())) => {}
-                Some(Err(failed)) => {
-                    error = Some(failed.to_string());
-                    break;
-                }
-            },
-            () = clock.sleep_until(intervals.next()) => {
-                tell(&latencies, record);
-                intervals.end(clock, &connections, record);
-            }
-        }
-    }
-    tell(&latencies, record);
-    intervals.end(clock, &connections, record);
-    let duration_ns = nanos(clock.now());
-    if error.is_none() {
-        let settled = join_all(connections.iter().map(|(_, one)| one.settled(clock)));
-        tokio::select! {
-            biased;
-            _ = settled => {}
-            () = clock.sleep_until(clock.now() + SETTLING) => {}
-        }
-    }
-    let reports: Vec<_> = (0..)
-        .zip(&connections)
-        .map(|(number, (meter, connection))| meter.report(number, connection))
-        .collect();
-    for (_, connection) in &connections {
-        connection.close();
-    }
-    Ok(Report {
-        schema: SCHEMA.into(),
-        role: Role::Client,
-        transport: dialler.kind(),
-        peer: dialler.peer().to_string(),
+    let measurement = Measurement {
+        what: workload.to_string(),
+        connections: workload.connections,
+        interval: workload.interval,
+        changes: workload.changes,
+        latencies: latencies.clone(),
+    };
+    let report = measurement.run(
+        dialler,
+        clock,
         parameters,
-        workload: Some(workload.to_string()),
-        ok: error.is_none(),
-        error,
-        duration_ns,
-        received_bytes: reports.iter().map(|one| one.received_bytes).sum(),
-        sent_bytes: reports.iter().map(|one| one.sent_bytes).sum(),
-        connections: reports,
-        intervals: intervals.all,
-        intervals_omitted: intervals.omitted,
-        requests: latencies.summary(),
+        record,
+        |tasks, connection, meter| {
+            begin(tasks, workload, connection, meter, &latencies);
+            if let Some(what) = workload.datagrams {
+                let (connection, clock) = (connection.clone(), meter.clock().clone());
+                let told = datagrams.clone();
+                tasks.push(
+                    async move {
+                        let report =
+                            datagrams::exchange(&connection, what, &clock, SETTLING).await?;
+                        told.lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .replace(report);
+                        Ok(())
+                    }
+                    .boxed(),
+                );
+            }
+        },
+    );
+    let report = report.await?;
+    Ok(Report {
         datagrams: datagrams
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take(),
+        ..report
     })
+}
+
+/// What goes on at the same time.
+pub(crate) type Tasks = FuturesUnordered<BoxFuture<'static, Result<(), PerfError>>>;
+
+/// A measurement, whatever is done on its connections.
+pub(crate) struct Measurement {
+    /// In words.
+    pub(crate) what: String,
+    pub(crate) connections: u32,
+    pub(crate) interval: Span,
+    pub(crate) changes: bool,
+    /// How long answers take.
+    pub(crate) latencies: Latencies,
+}
+
+impl Measurement {
+    /// Makes the connections, has `begin` begin what is done on each, and reports when all of that
+    /// has ended.
+    pub(crate) async fn run<D: Dial>(
+        self,
+        dialler: &D,
+        clock: &Clock,
+        parameters: ParametersReport,
+        record: &mut dyn FnMut(&Record),
+        begin: impl Fn(&mut Tasks, &D::Connection, &Arc<Meter>),
+    ) -> Result<Report, PerfError> {
+        dialler.prepare(clock).await?;
+        let clock = &clock.again();
+        let mut connections = Vec::new();
+        let dials = (0..self.connections).map(|number| dialler.dial(number, clock));
+        for dialled in join_all(dials).await {
+            connections.push((Meter::new(clock.clone()), dialled?));
+        }
+        // In one task, so that what is asked for leaves in the first packet where that is possible.
+        let mut tasks = FuturesUnordered::new();
+        for (meter, connection) in &connections {
+            if self.changes {
+                connection.keep_changes();
+            }
+            begin(&mut tasks, connection, meter);
+        }
+        let mut intervals = Intervals::new(self.interval, Span::ZERO);
+        let mut error = None;
+        loop {
+            tokio::select! {
+                biased;
+                ended = tasks.next() => match ended {
+                    None => break,
+                    Some(Ok(())) => {}
+                    Some(Err(failed)) => {
+                        error = Some(failed.to_string());
+                        break;
+                    }
+                },
+                () = clock.sleep_until(intervals.next()) => {
+                    tell(&self.latencies, record);
+                    intervals.end(clock, &connections, record);
+                }
+            }
+        }
+        tell(&self.latencies, record);
+        intervals.end(clock, &connections, record);
+        let duration_ns = nanos(clock.now());
+        if error.is_none() {
+            let settled = join_all(connections.iter().map(|(_, one)| one.settled(clock)));
+            tokio::select! {
+                biased;
+                _ = settled => {}
+                () = clock.sleep_until(clock.now() + SETTLING) => {}
+            }
+        }
+        let reports: Vec<_> = (0..)
+            .zip(&connections)
+            .map(|(number, (meter, connection))| meter.report(number, connection))
+            .collect();
+        for (_, connection) in &connections {
+            connection.close();
+        }
+        Ok(Report {
+            schema: SCHEMA.into(),
+            role: Role::Client,
+            transport: dialler.kind(),
+            peer: dialler.peer().to_string(),
+            parameters,
+            workload: Some(self.what),
+            ok: error.is_none(),
+            error,
+            duration_ns,
+            received_bytes: reports.iter().map(|one| one.received_bytes).sum(),
+            sent_bytes: reports.iter().map(|one| one.sent_bytes).sum(),
+            connections: reports,
+            intervals: intervals.all,
+            intervals_omitted: intervals.omitted,
+            requests: self.latencies.summary(),
+            datagrams: None,
+        })
+    }
 }
 
 /// Records the answers since the last time.
@@ -134,7 +184,7 @@ fn tell(latencies: &Latencies, record: &mut dyn FnMut(&Record)) {
 
 /// Begins everything that is to be done on `connection`.
 fn begin<C: Connection>(
-    tasks: &mut FuturesUnordered<BoxFuture<'static, Result<(), PerfError>>>,
+    tasks: &mut Tasks,
     workload: &Workload,
     connection: &C,
     meter: &Arc<Meter>,

@@ -72,6 +72,14 @@ pub enum PerfError {
     /// The other end takes no datagrams.
     #[error("the server takes no datagrams (RFC 9221)")]
     NoDatagrams,
+    /// A file cannot be had, for a reason of HTTP's.
+    #[error("{path}: {why}")]
+    File {
+        /// The path that was asked for.
+        path: String,
+        /// Why not.
+        why: String,
+    },
     /// The workload cannot be.
     #[error("{0}")]
     Workload(String),

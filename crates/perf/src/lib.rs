@@ -19,6 +19,7 @@
 //! - [`datagrams`]: at a given rate, there and back
 //! - [`iperf3`]: a report as iperf3 would write it
 //! - [`client`], [`server`]: the two programs
+//! - [`files`]: files by HTTP/3 and by HTTP/0.9, with the same report
 //! - [`lean`]: the same two on the library's sans-I/O core
 
 pub mod protocol;
@@ -37,5 +38,6 @@ pub mod datagrams;
 pub mod iperf3;
 pub mod streams;
 pub mod client;
+pub mod files;
 pub mod server;
 pub mod lean;

@@ -6,14 +6,13 @@ use std::time::Duration;
 use bentpipe_cc::{Choice, ChoiceError, PathMemory};
 use bentpipe_quic::acks::Acks;
 use bentpipe_quic::transport::{FULL_PACKET, over_satellite};
+use bentpipe_quic::version2::VERSION_2;
 use bentpipe_quic::{Factory, Selection, Settings};
 use bentpipe_units::{Bytes, Rate, Span};
 use noq::{MtuDiscoveryConfig, TransportConfig, VarInt};
 
 use crate::protocol::IDLE;
 
-/// QUIC version 1 (RFC 9000).
-pub const VERSION_1: u32 = 1;
 /// Streams of each kind that a peer may have open.
 pub const STREAMS: u32 = 256;
 /// The least UDP payload that QUIC may be asked to fill (RFC 9000, section 14).
@@ -21,11 +20,33 @@ const LEAST_PACKET: u16 = 1200;
 /// What the draft allows for a threshold, and more than anybody can mean.
 const MOST_ACK_THRESHOLD: u32 = 10_000;
 
+/// A version of QUIC.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Version {
+    /// RFC 9000.
+    #[default]
+    One,
+    /// RFC 9369.
+    Two,
+}
+
+impl Version {
+    /// Its number in packets.
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::One => 1,
+            Self::Two => VERSION_2,
+        }
+    }
+}
+
 /// Parameters of one end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
     /// Controller with its initial window and initial round-trip time.
     pub settings: Settings,
+    /// The version of a client's connections.
+    pub version: Version,
     /// What the peer is asked to acknowledge at once and how long it may wait (ACK frequency
     /// draft); without it, the fields follow from the initial round-trip time.
     pub acks: Option<AckRequest>,
@@ -62,6 +83,7 @@ impl Default for Parameters {
         };
         Self {
             settings,
+            version: Version::default(),
             acks: None,
             window: Bytes::new(32 << 20),
             send_window: Bytes::new(32 << 20),

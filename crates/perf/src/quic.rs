@@ -12,8 +12,8 @@ use noq_proto::PathId;
 
 use crate::clock::Clock;
 use crate::error::PerfError;
-use crate::parameters::{Parameters, VERSION_1};
-use crate::protocol::{ALPN, HEADER, NO_ERROR};
+use crate::parameters::Parameters;
+use crate::protocol::{Application, HEADER, NO_ERROR};
 use crate::report::{Change, Establishment, Sender, TransportKind, nanos};
 use crate::tls::{self, Sessions, Trust};
 use crate::transport::{Connection, Dial, ReceiveHalf, SendHalf, SharedEstablishment};
@@ -132,8 +132,10 @@ impl Connection for QuicConnection {
 
     async fn open(&self) -> Result<(Send, Receive), PerfError> {
         let opened = self.connection.open_bi().await;
-        let (send, receive) =
-            opened.map_err(|error| PerfError::connection(&error, self.peer(), ALPN))?;
+        let (send, receive) = opened.map_err(|error| {
+            let alpn = Application::of(&self.connection).unwrap_or_default().alpn();
+            PerfError::connection(&error, self.peer(), alpn)
+        })?;
         Ok((Send(send), Receive(receive)))
     }
 
@@ -196,7 +198,8 @@ impl Connection for QuicConnection {
     }
 
     fn close(&self) {
-        self.connection.close(NO_ERROR, b"");
+        let application = Application::of(&self.connection).unwrap_or_default();
+        self.connection.close(application.no_error(), b"");
     }
 }
 
@@ -216,6 +219,7 @@ pub struct QuicDialler {
     sessions: Arc<Sessions>,
     address: SocketAddr,
     name: String,
+    application: Application,
     /// A connection that is not measured comes before, and the others resume from it.
     resume: bool,
     /// How long an answer is waited for.
@@ -231,6 +235,8 @@ pub struct Target {
     pub name: String,
     /// Whom to trust.
     pub trust: Trust,
+    /// The application protocol.
+    pub application: Application,
     /// Whether each connection resumes, with early data, from one that came before.
     pub resume: bool,
     /// How long an answer is waited for.
@@ -248,10 +254,15 @@ impl QuicDialler {
         key_log: Option<Arc<dyn rustls::KeyLog>>,
     ) -> Self {
         let sessions = Arc::new(Sessions::default());
-        let tls = tls::client(&target.trust, ALPN, sessions.clone(), key_log);
-        let mut config = ClientConfig::new(Arc::new(tls));
+        let tls = tls::client(
+            &target.trust,
+            target.application.alpn(),
+            sessions.clone(),
+            key_log,
+        );
+        let mut config = ClientConfig::new(tls);
         config
-            .version(VERSION_1)
+            .version(parameters.version.number())
             .transport_config(Arc::new(parameters.transport(memory)));
         Self {
             endpoint,
@@ -259,9 +270,15 @@ impl QuicDialler {
             sessions,
             address: target.address,
             name: target.name,
+            application: target.application,
             resume: target.resume,
             patience: target.patience,
         }
+    }
+
+    /// The application protocol of its connections.
+    pub fn application(&self) -> Application {
+        self.application
     }
 
     fn connect(&self) -> Result<noq::Connecting, PerfError> {
@@ -279,7 +296,8 @@ impl QuicDialler {
         tokio::select! {
             biased;
             answer = answer => {
-                answer.map_err(|error| PerfError::connection(&error, self.address, ALPN))
+                let alpn = self.application.alpn();
+                answer.map_err(|error| PerfError::connection(&error, self.address, alpn))
             }
             () = clock.sleep_until(until) => Err(PerfError::Unanswered {
                 address: self.address,

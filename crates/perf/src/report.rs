@@ -86,6 +86,8 @@ impl TransportKind {
 pub struct ParametersReport {
     /// Congestion controller.
     pub controller: Option<String>,
+    /// Version of QUIC that a client speaks.
+    pub quic_version: Option<u32>,
     /// Initial window, packets.
     pub initial_window_packets: Option<u32>,
     /// Round-trip time until it is measured.
@@ -111,6 +113,7 @@ impl From<&Parameters> for ParametersReport {
         let Parameters { settings, acks, .. } = parameters;
         Self {
             controller: Some(settings.controller.to_string()),
+            quic_version: Some(parameters.version.number()),
             initial_window_packets: Some(settings.initial_window),
             initial_rtt_ns: Some(settings.initial_rtt.as_nanos()),
             ack_threshold: acks.map(|acks| acks.threshold),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,8 +13,9 @@ use tokio::task::JoinSet;
 use crate::clock::Clock;
 use crate::datagrams::Answers;
 use crate::error::PerfError;
+use crate::files::{self, Files};
 use crate::meter::{Intervals, Meter};
-use crate::protocol::ALPN;
+use crate::protocol::{Application, NO_ERROR};
 use crate::quic::{self, QuicConnection, note_confirmed};
 use crate::report::{ParametersReport, Record, Report, Role, SCHEMA, TransportKind, nanos};
 use crate::streams;
@@ -35,6 +37,8 @@ pub struct Service {
     pub connections: usize,
     /// Is handed the report of each connection.
     pub tell: Tell,
+    /// What clients may ask for by HTTP/3 and HTTP/0.9.
+    pub files: Option<Arc<dyn Files>>,
 }
 
 impl fmt::Debug for Service {
@@ -67,9 +71,11 @@ impl Service {
         let peer = incoming.remote_address();
         let clock = self.clock.again();
         // Early data are there before the handshake is over.
-        let Ok(connecting) = incoming.accept() else {
+        let Ok(mut connecting) = incoming.accept() else {
             return;
         };
+        // The first flight says which protocol it is in; that it fails is told below.
+        let _ = connecting.handshake_data().await;
         let Ok((connection, done)) = connecting.into_0rtt() else {
             return;
         };
@@ -93,48 +99,30 @@ impl Service {
     ) {
         let measured = QuicConnection::new(0, connection.clone(), establishment);
         let mut watch = Watch::new(self, clock, peer, measured, TransportKind::Quic);
-        let mut tasks = JoinSet::new();
-        let mut answers = Answers::default();
-        let ended = loop {
-            tokio::select! {
-                biased;
-                stream = connection.accept_bi() => match stream {
-                    Ok((send, receive)) => {
-                        let (send, receive) = (quic::Send(send), quic::Receive(receive));
-                        let meter = watch.meter();
-                        tasks.spawn(async move { serve_stream(send, receive, &meter).await });
-                    }
-                    Err(error) => break error,
-                },
-                stream = connection.accept_uni() => match stream {
-                    Ok(receive) => {
-                        let (connection, meter) = (connection.clone(), watch.meter());
-                        tasks.spawn(async move {
-                            serve_one_way(connection, quic::Receive(receive), &meter).await
-                        });
-                    }
-                    Err(error) => break error,
-                },
-                Some(stream) = tasks.join_next() => {
-                    if let Ok(Err(error)) = stream {
-                        tracing::debug!("a stream of {peer}: {error}");
-                    }
+        let meter = watch.meter();
+        let application = Application::of(&connection).unwrap_or_default();
+        let work = async {
+            match (application, &self.files) {
+                (Application::Http3, Some(files)) => {
+                    files::http3::serve(&connection, files, &meter).await
                 }
-                datagram = connection.read_datagram() => match datagram {
-                    Ok(datagram) => {
-                        let answer = answers.to(datagram, clock.now());
-                        // An answer that cannot be sent is one that is lost.
-                        let _ = answer.map(|answer| connection.send_datagram(answer));
-                    }
-                    Err(error) => break error,
-                },
-                () = watch.interval() => {}
+                (Application::Http09, Some(files)) => {
+                    files::http09::serve(&connection, files, &meter).await
+                }
+                _ => serve_perf(&connection, clock, &meter).await,
             }
+            connection.closed().await
         };
+        let ended = watch.during(work).await;
         let error = match ended {
-            ConnectionError::ApplicationClosed(close) if close.error_code.into_inner() == 0 => None,
+            ConnectionError::ApplicationClosed(close)
+                // Some stacks say so in another protocol's words.
+                if [NO_ERROR, application.no_error()].contains(&close.error_code) =>
+            {
+                None
+            }
             ConnectionError::LocallyClosed => None,
-            error => Some(PerfError::connection(&error, peer, ALPN).to_string()),
+            error => Some(PerfError::connection(&error, peer, application.alpn()).to_string()),
         };
         watch.end(error);
     }
@@ -150,16 +138,8 @@ impl Service {
     ) {
         let mut watch = Watch::new(self, clock, peer, connection, kind);
         let meter = watch.meter();
-        let mut work = Box::pin(serve_stream(send, receive, &meter));
-        let ended = loop {
-            tokio::select! {
-                biased;
-                ended = &mut work => break ended,
-                () = watch.interval() => {}
-            }
-        };
         // The stream's figures are complete when it is closed.
-        drop(work);
+        let ended = watch.during(serve_stream(send, receive, &meter)).await;
         watch.end(ended.err().map(|error| error.to_string()));
     }
 }
@@ -197,11 +177,19 @@ impl<'a, C: Connection> Watch<'a, C> {
         self.connections[0].0.clone()
     }
 
-    /// Waits for the end of an interval, and begins the next.
-    async fn interval(&mut self) {
-        self.clock.sleep_until(self.intervals.next()).await;
-        self.intervals
-            .end(&self.clock, &self.connections, &mut |_: &Record| {});
+    /// Ends intervals and begins the next ones, until `work` has ended.
+    async fn during<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                () = self.clock.sleep_until(self.intervals.next()) => {
+                    self.intervals
+                        .end(&self.clock, &self.connections, &mut |_: &Record| {});
+                }
+            }
+        }
     }
 
     /// Hands over the report; `error` is why the connection ended, if not well.
@@ -228,6 +216,47 @@ impl<'a, C: Connection> Watch<'a, C> {
             requests: None,
             datagrams: None,
         });
+    }
+}
+
+/// Answers what is asked for in the perf protocol, until the connection ends.
+async fn serve_perf(connection: &noq::Connection, clock: &Clock, meter: &Arc<Meter>) {
+    let mut tasks = JoinSet::new();
+    let mut answers = Answers::default();
+    loop {
+        tokio::select! {
+            biased;
+            stream = connection.accept_bi() => match stream {
+                Ok((send, receive)) => {
+                    let (send, receive) = (quic::Send(send), quic::Receive(receive));
+                    let meter = meter.clone();
+                    tasks.spawn(async move { serve_stream(send, receive, &meter).await });
+                }
+                Err(_) => return,
+            },
+            stream = connection.accept_uni() => match stream {
+                Ok(receive) => {
+                    let (connection, meter) = (connection.clone(), meter.clone());
+                    tasks.spawn(async move {
+                        serve_one_way(connection, quic::Receive(receive), &meter).await
+                    });
+                }
+                Err(_) => return,
+            },
+            Some(stream) = tasks.join_next() => {
+                if let Ok(Err(error)) = stream {
+                    tracing::debug!("a stream: {error}");
+                }
+            }
+            datagram = connection.read_datagram() => match datagram {
+                Ok(datagram) => {
+                    let answer = answers.to(datagram, clock.now());
+                    // An answer that cannot be sent is one that is lost.
+                    let _ = answer.map(|answer| connection.send_datagram(answer));
+                }
+                Err(_) => return,
+            },
+        }
     }
 }
 

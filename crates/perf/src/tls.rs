@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bentpipe_quic::fingerprint::Fingerprint;
-use noq::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use bentpipe_quic::version2::keys::{Client, Server};
+use noq::crypto::{ClientConfig, ServerConfig};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientSessionMemoryCache, ClientSessionStore, Resumption};
 use rustls::crypto::CryptoProvider;
@@ -65,7 +66,7 @@ pub fn server(
     credentials: Credentials,
     protocols: &[&[u8]],
     key_log: Option<Arc<dyn rustls::KeyLog>>,
-) -> Result<QuicServerConfig, PerfError> {
+) -> Result<Arc<dyn ServerConfig>, PerfError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut tls = rustls::ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -79,7 +80,10 @@ pub fn server(
     if let Some(log) = key_log {
         tls.key_log = log;
     }
-    Ok(QuicServerConfig::try_from(tls).expect("the provider has QUIC's initial cipher suite"))
+    let server = Server::new(Arc::new(tls));
+    Ok(Arc::new(
+        server.expect("the provider has QUIC's initial cipher suite"),
+    ))
 }
 
 /// TLS of a client that trusts `trust`, speaks `protocol` and keeps what servers give it for
@@ -89,7 +93,7 @@ pub fn client(
     protocol: &[u8],
     sessions: Arc<Sessions>,
     key_log: Option<Arc<dyn rustls::KeyLog>>,
-) -> QuicClientConfig {
+) -> Arc<dyn ClientConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -112,7 +116,8 @@ pub fn client(
     if let Some(log) = key_log {
         tls.key_log = log;
     }
-    QuicClientConfig::try_from(tls).expect("the provider has QUIC's initial cipher suite")
+    let client = Client::new(Arc::new(tls));
+    Arc::new(client.expect("the provider has QUIC's initial cipher suite"))
 }
 
 /// What servers gave for the next connection.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bentpipe_cc::PathMemory;
 use bentpipe_perf::datagrams::Datagrams;
 use bentpipe_perf::parameters::Parameters;
+use bentpipe_perf::protocol::Application;
 use bentpipe_perf::workload::{Amount, RequestAmount, Requests, Workload};
 use bentpipe_units::{Bytes, Rate, Span};
 use support::{Ends, UNLIMITED, measure, refused};
@@ -398,4 +399,50 @@ fn a_path_that_is_known_is_resumed_carefully() {
         known + 1_000_000_000 < fresh,
         "{known} ns, at first {fresh} ns"
     );
+}
+
+#[test]
+fn files_come_whole_by_both_protocols_and_the_first_after_two_round_trips() {
+    for application in [Application::Http3, Application::Http09] {
+        let sizes = [1, 1_000_000, 300_000];
+        let urls = sizes.map(|size| format!("https://server.test/{size}"));
+        let ends = Ends {
+            protocol: application.alpn(),
+            files: Some((
+                application,
+                urls.map(|url| url.parse().expect("a URL")).to_vec(),
+            )),
+            ..Ends::unpaced()
+        };
+        let measured = measure(UNLIMITED, ends, Workload::default());
+        let report = &measured.client;
+        assert_eq!(report.error, None);
+        assert_eq!(report.received_bytes, sizes.iter().sum::<u64>());
+        assert_eq!(report.requests.as_ref().expect("three").count, 3);
+        takes(report.connections[0].first_byte_ns, GEO + GEO);
+        let [server] = &measured.server[..] else {
+            panic!("one connection has one report");
+        };
+        assert_eq!(server.error, None);
+        assert_eq!(server.sent_bytes, report.received_bytes);
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_an_error() {
+    for (application, said) in [(Application::Http3, "404"), (Application::Http09, "reset")] {
+        let ends = Ends {
+            protocol: application.alpn(),
+            files: Some((
+                application,
+                vec!["https://server.test/x".parse().expect("a URL")],
+            )),
+            ..Ends::default()
+        };
+        let error = measure(UNLIMITED, ends, Workload::default()).client.error;
+        assert!(
+            error.as_ref().is_some_and(|error| error.contains(said)),
+            "{error:?}"
+        );
+    }
 }

@@ -89,14 +89,17 @@ pub struct Flows {
 
 /// Opens streams of a connection.
 pub struct Opener {
-    session: Flows,
+    connection: noq::Connection,
+    /// Whose turn it is and how far the peer may send, if that is ours to say.
+    session: Option<Flows>,
     next_bidi: Next<(noq::SendStream, noq::RecvStream)>,
     next_send: Next<noq::SendStream>,
 }
 
 impl Opener {
-    fn new(session: Flows) -> Self {
+    fn new(connection: noq::Connection, session: Option<Flows>) -> Self {
         Self {
+            connection,
             session,
             next_bidi: Next(None),
             next_send: Next(None),
@@ -107,14 +110,19 @@ impl Opener {
 impl Clone for Opener {
     /// Opens streams of the same connection; what is being opened stays with the original.
     fn clone(&self) -> Self {
-        Self::new(self.session.clone())
+        Self::new(self.connection.clone(), self.session.clone())
     }
 }
 
 impl Connection {
+    /// HTTP/3 on `connection` as the library has it: its windows, and no turns.
+    pub fn plain(connection: noq::Connection) -> Self {
+        Self::with(Opener::new(connection, None))
+    }
+
     /// HTTP/3 on `connection`, whose flows are lent receive windows from `pool`, up to
-    /// `most` bytes each.
-    pub fn new(connection: noq::Connection, pool: &Pool, most: u64) -> Self {
+    /// `most` bytes each. Also what all its requests share.
+    pub fn new(connection: noq::Connection, pool: &Pool, most: u64) -> (Self, Flows) {
         let opens = connection.side().is_client();
         let session = Flows {
             windows: Windows::new(pool.clone(), most, opens, now()),
@@ -131,17 +139,17 @@ impl Connection {
             telling.connection.closed().await;
             telling.scheduler.close();
         });
+        let opener = Opener::new(session.connection.clone(), Some(session.clone()));
+        (Self::with(opener), session)
+    }
+
+    fn with(opener: Opener) -> Self {
         Self {
-            opener: Opener::new(session),
+            opener,
             next_bidi: Next(None),
             next_recv: Next(None),
             unknown: Vec::new(),
         }
-    }
-
-    /// What all requests share.
-    pub fn flows(&self) -> Flows {
-        self.opener.session.clone()
     }
 
     /// Looks what the streams are of which enough has come.
@@ -151,15 +159,14 @@ impl Connection {
                 continue;
             };
             loop {
-                match windows::is_ours(&uni.start) {
-                    None => {}
-                    Some(Ok(length)) => {
+                match (windows::is_ours(&uni.start), &self.opener.session) {
+                    (None, _) => {}
+                    (Some(Ok(length)), Some(session)) => {
                         uni.start.advance(length);
-                        let scheduler = self.opener.session.scheduler.clone();
-                        tokio::spawn(heed(uni, scheduler));
+                        tokio::spawn(heed(uni, session.scheduler.clone()));
                         break;
                     }
-                    Some(Err(())) => {
+                    (Some(_), _) => {
                         let start = uni.start.freeze();
                         return Some(RecvStream::uni(uni.stream, start));
                     }
@@ -214,10 +221,12 @@ impl<B: Buf> h3::quic::Connection<B> for Connection {
             if let Some(stream) = self.poll_unknown(context) {
                 return Poll::Ready(Ok(stream));
             }
-            let connection = &self.opener.session.connection;
+            let connection = &self.opener.connection;
             let stream = ready!(self.next_recv.poll(context, connection, accept))
                 .map_err(connection_error)?;
-            self.opener.session.accepted.send_replace(true);
+            if let Some(session) = &self.opener.session {
+                session.accepted.send_replace(true);
+            }
             self.unknown.push(Some(UniStream {
                 stream,
                 start: BytesMut::new(),
@@ -230,11 +239,15 @@ impl<B: Buf> h3::quic::Connection<B> for Connection {
         context: &mut Context<'_>,
     ) -> Poll<Result<BidiStream<B>, ConnectionErrorIncoming>> {
         let accept = |connection: noq::Connection| async move { connection.accept_bi().await };
-        let session = &self.opener.session;
-        let accepted = ready!(self.next_bidi.poll(context, &session.connection, accept));
+        let Opener {
+            connection,
+            session,
+            ..
+        } = &self.opener;
+        let accepted = ready!(self.next_bidi.poll(context, connection, accept));
         Poll::Ready(
             accepted
-                .map(|pair| BidiStream::new(pair, session))
+                .map(|pair| BidiStream::new(pair, session.as_ref()))
                 .map_err(connection_error),
         )
     }
@@ -276,10 +289,10 @@ impl<B: Buf> h3::quic::OpenStreams<B> for Opener {
         context: &mut Context<'_>,
     ) -> Poll<Result<BidiStream<B>, StreamErrorIncoming>> {
         let open = |connection: noq::Connection| async move { connection.open_bi().await };
-        let opened = ready!(self.next_bidi.poll(context, &self.session.connection, open));
+        let opened = ready!(self.next_bidi.poll(context, &self.connection, open));
         Poll::Ready(
             opened
-                .map(|pair| BidiStream::new(pair, &self.session))
+                .map(|pair| BidiStream::new(pair, self.session.as_ref()))
                 .map_err(lost),
         )
     }
@@ -289,7 +302,7 @@ impl<B: Buf> h3::quic::OpenStreams<B> for Opener {
         context: &mut Context<'_>,
     ) -> Poll<Result<SendStream<B>, StreamErrorIncoming>> {
         let open = |connection: noq::Connection| async move { connection.open_uni().await };
-        let opened = ready!(self.next_send.poll(context, &self.session.connection, open));
+        let opened = ready!(self.next_send.poll(context, &self.connection, open));
         Poll::Ready(
             opened
                 .map(|stream| SendStream::new(stream, None))
@@ -298,7 +311,7 @@ impl<B: Buf> h3::quic::OpenStreams<B> for Opener {
     }
 
     fn close(&mut self, code: Code, reason: &[u8]) {
-        self.session.connection.close(varint(code.value()), reason);
+        self.connection.close(varint(code.value()), reason);
     }
 }
 
@@ -343,20 +356,24 @@ pub struct BidiStream<B: Buf> {
 }
 
 impl<B: Buf> BidiStream<B> {
-    fn new((send, recv): (noq::SendStream, noq::RecvStream), session: &Flows) -> Self {
-        let id = VarInt::from(send.id()).into_inner();
-        session.stops.watch(&send);
-        session.scheduler.begin(id);
-        session.windows.begin(id, now());
-        session.adjust(session.windows.session_window());
+    fn new((send, recv): (noq::SendStream, noq::RecvStream), session: Option<&Flows>) -> Self {
+        if let Some(session) = session {
+            let id = VarInt::from(send.id()).into_inner();
+            session.stops.watch(&send);
+            session.scheduler.begin(id);
+            session.windows.begin(id, now());
+            session.adjust(session.windows.session_window());
+        }
         Self {
-            send: SendStream::new(send, Some(session.clone())),
+            send: SendStream::new(send, session.cloned()),
             recv: RecvStream {
                 stream: recv,
                 start: Bytes::new(),
-                frames: FrameBound::default(),
-                headers: session.connection.side().is_server().then(Box::default),
-                session: Some(session.clone()),
+                frames: Some(FrameBound::default()),
+                headers: session
+                    .is_some_and(|session| session.connection.side().is_server())
+                    .then(Box::default),
+                session: session.cloned(),
             },
         }
     }
@@ -481,7 +498,7 @@ pub struct SendStream<B: Buf> {
     ended: bool,
     /// A request of ours whose header section comes first.
     asks: bool,
-    /// Of a request's stream.
+    /// Of a request's stream, if it has turns and windows of ours.
     session: Option<Flows>,
 }
 
@@ -613,10 +630,11 @@ pub struct RecvStream {
     stream: noq::RecvStream,
     /// What has been read before the stream was handed on.
     start: Bytes,
-    frames: FrameBound,
     /// Of a request that is answered here, until its header section is there.
     headers: Option<Box<Incoming>>,
     /// Of a request's stream.
+    frames: Option<FrameBound>,
+    /// Of a request's stream, if it has turns and windows of ours.
     session: Option<Flows>,
 }
 
@@ -625,7 +643,7 @@ impl RecvStream {
         Self {
             stream,
             start,
-            frames: FrameBound::default(),
+            frames: None,
             headers: None,
             session: None,
         }
@@ -688,16 +706,19 @@ impl RecvStream {
         let id = self.id();
         // Reading a chunk may be given up and begun anew at any time.
         let read = pin!(self.stream.read_chunk(CHUNK)).poll(context);
+        if let Poll::Ready(Ok(Some(data))) = &read
+            && let Some(frames) = &mut self.frames
+            && frames.look(data).is_err()
+        {
+            let code = Code::H3_EXCESSIVE_LOAD.value();
+            let _ = self.stream.stop(varint(code));
+            return Poll::Ready(Err(StreamErrorIncoming::StreamTerminated {
+                error_code: code,
+            }));
+        }
         if let Some(session) = &self.session {
             match &read {
                 Poll::Ready(Ok(Some(data))) => {
-                    if self.frames.look(data).is_err() {
-                        let code = Code::H3_EXCESSIVE_LOAD.value();
-                        let _ = self.stream.stop(varint(code));
-                        return Poll::Ready(Err(StreamErrorIncoming::StreamTerminated {
-                            error_code: code,
-                        }));
-                    }
                     let bytes = data.len() as u64;
                     let window = session.windows.read(id, bytes, now(), &session.connection);
                     session.adjust(window);

@@ -3,6 +3,7 @@
 //! - [`selection`]: which controllers there are, the library's own among them
 //! - [`controller`]: the project's congestion controllers behind the library's trait
 //! - [`monitor`]: what a controller does, for whoever measures
+//! - [`version2`]: QUIC version 2, which the library lacks
 //! - `pacing`: bursts of at most 2 ms
 //! - [`acks`]: how often the peer acknowledges
 //! - [`transport`]: transport parameters for a satellite
@@ -18,6 +19,7 @@
 pub mod selection;
 pub mod monitor;
 pub mod controller;
+pub mod version2;
 mod pacing;
 pub mod acks;
 pub mod transport;

@@ -175,9 +175,9 @@ impl Windows {
         self.0.announce_default(&mut state);
     }
 
-    /// Whether flows are open.
-    pub fn has_flows(&self) -> bool {
-        !self.lock().flows.is_empty()
+    /// How many streams are open.
+    pub fn open(&self) -> usize {
+        self.lock().flows.len()
     }
 
     /// The flow on stream `id` has no data; its reader waits.

@@ -40,7 +40,7 @@ const SMALLEST_FLOW_WINDOW: u64 = 1 << 20;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 /// Keeps NATs and firewalls open (RFC 4787 asks for two minutes, 30 s are seen) and
 /// finds out soon that the other end has restarted. About 60 bytes each way.
-const KEEP_ALIVE: Duration = Duration::from_secs(5);
+pub const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
 /// A window counted in packets as large as the path is known to carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
@@ -179,7 +179,8 @@ impl Transport {
             .send_window(SEND_WINDOWS * self.flow_window())
             .send_fairness(true)
             .mtu_discovery_config(Some(mtu))
-            .keep_alive_interval(Some(KEEP_ALIVE))
+            // Of the path, where it can be changed while a session is open.
+            .default_path_keep_alive_interval(Some(KEEP_ALIVE))
             .max_idle_timeout(Some(IDLE_TIMEOUT.try_into().expect("fits a varint")))
             .datagram_receive_buffer_size(Some(datagrams::RECEIVE_BUFFER))
             .datagram_send_buffer_size(datagrams::SEND_BUFFER);

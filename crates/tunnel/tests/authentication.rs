@@ -112,7 +112,7 @@ fn one_line_enrols_one_terminal() {
         ));
         let mut connector = setup.connector(support::endpoint(&clock, terminal_socket, None));
 
-        connector.identity = Arc::new(line.one_time_identity());
+        connector.identity = tokio::sync::watch::channel(Arc::new(line.one_time_identity())).1;
         let session = connector.open().await.unwrap();
         let target = GATEWAY.parse().unwrap();
         let (new, other) = (identity(20).fingerprint(), identity(21).fingerprint());
@@ -137,7 +137,7 @@ fn one_line_enrols_one_terminal() {
             (PeerRole::Terminal, PeerRole::Unknown)
         );
 
-        connector.identity = Arc::new(identity(TERMINAL_SEED));
+        connector.identity = tokio::sync::watch::channel(Arc::new(identity(TERMINAL_SEED))).1;
         let session = connector.open().await.unwrap();
         let error = session.enrol(&target, &other).await.unwrap_err();
         assert!(error.contains("cannot enrol others"), "{error}");

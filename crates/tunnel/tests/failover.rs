@@ -2,15 +2,19 @@
 
 mod support;
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use bentpipe_link::Scenario;
+use bentpipe_link::spec::Change;
 use bentpipe_tunnel::gateway::egress::Egress;
 use bentpipe_tunnel::gateway::policy::Unlimited;
 use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
 use bentpipe_tunnel::terminal::Terminal;
+use bentpipe_units::{OneWayDelay, Span};
 use bentpipe_vnet::clock::Clock;
 use bentpipe_vnet::network::Network;
+use bentpipe_vnet::plan::{LinkPlan, Towards};
 use support::{
     GATEWAY, Internet, Setup, Stream, endpoint, identity, in_virtual_time, link, now, outage,
     sockets, stream_pair,
@@ -45,13 +49,29 @@ impl Pair {
             ..Setup::default()
         };
         let (network, terminal_socket, _) = sockets(clock, &setup.scenario);
+        let ours = endpoint(clock, terminal_socket, None);
+        Self::with(clock, setup, network, [ours.clone(), ours])
+    }
+
+    /// The way to the first gateway is `links`' first, to the second its second.
+    fn at_two_distances(clock: &Clock, links: [LinkPlan; 2]) -> Self {
+        let network = Network::new(clock, &links, 1, NonZeroUsize::MIN);
+        let ends = [("192.0.2.2:50000", 0), ("192.0.2.3:50000", 1)];
+        let ends = ends.map(|(address, link)| {
+            let socket = network.terminal(address.parse().unwrap(), &[link]);
+            endpoint(clock, socket, None)
+        });
+        Self::with(clock, Setup::default(), network, ends)
+    }
+
+    fn with(clock: &Clock, setup: Setup, network: Network, ends: [noq::Endpoint; 2]) -> Self {
         let internets = [Internet::default(), Internet::default()];
         let origins = [internets[0].serve(ORIGIN), internets[1].serve(ORIGIN)];
-        let ours = endpoint(clock, terminal_socket, None);
-        let first = setup.connector(ours.clone());
-        let mut second = setup.connector(ours);
+        let [first, second] = ends;
+        let first = setup.connector(first);
+        let mut second = setup.connector(second);
         second.gateway = SECOND.parse().unwrap();
-        second.gateway_key = identity(SECOND_SEED).fingerprint();
+        second.gateway_keys = std::sync::Arc::new(identity(SECOND_SEED).fingerprint());
         let (terminal, keep) = Terminal::with_gateways(vec![first, second]);
         let keep = tokio::spawn(async move {
             keep.await;
@@ -185,5 +205,58 @@ fn an_outage_moves_nothing() {
         served.read_exact(&mut both).await.unwrap();
         assert_eq!(&both, b"?!");
         assert_eq!(pair.request().await, Some(0));
+    });
+}
+
+fn both(link: LinkPlan, at: Span, delay: u64) -> LinkPlan {
+    let change = || Change {
+        delay: Some(OneWayDelay::new(Span::from_millis(delay))),
+        ..Change::default()
+    };
+    link.change(at, Towards::Terminal, change())
+        .change(at, Towards::Gateway, change())
+}
+
+/// The second is nearer, until its way becomes longer; then it is nearer again, and dies.
+#[test]
+fn of_two_at_different_distances_the_nearer_is_used_and_flows_stay_where_they_are() {
+    in_virtual_time(async |clock| {
+        let second = both(
+            LinkPlan::of(&link("50 ms")),
+            Span::from_millis(400_000),
+            450,
+        );
+        let second = both(second, Span::from_millis(1_000_000), 50);
+        let links = [LinkPlan::of(&link("250 ms")), second];
+        let mut pair = Pair::at_two_distances(&clock, links);
+        sleep(Duration::from_secs(5)).await;
+        let mut open = pair.connect();
+        open.write_all(b"?").await.unwrap();
+        let listed_first = pair.origins[0].recv();
+        let mut served = timeout(Duration::from_secs(5), listed_first)
+            .await
+            .unwrap()
+            .unwrap();
+
+        sleep(Duration::from_secs(200)).await;
+        assert_eq!(pair.request().await, Some(1), "it is nearer");
+        let delays: Vec<_> = pair.terminal.gateways().iter().map(|g| g.delay).collect();
+        let near = |delay: Option<Duration>, millis: u64| {
+            delay.unwrap().abs_diff(Duration::from_millis(millis)) < Duration::from_millis(10)
+        };
+        assert!(near(delays[0], 500) && near(delays[1], 100), "{delays:?}");
+        served.write_all(b"!").await.unwrap();
+        assert_eq!(open.read_u8().await.unwrap(), b'!', "open flows stay");
+
+        sleep(Duration::from_secs(500)).await;
+        assert_eq!(pair.request().await, Some(0), "the other has moved away");
+        sleep(Duration::from_secs(600)).await;
+        assert_eq!(pair.request().await, Some(1), "it is back");
+
+        pair.network.remove(SECOND.parse().unwrap());
+        let begin = now();
+        while pair.request().await != Some(0) {}
+        let took = begin.elapsed();
+        assert!(took < Duration::from_secs(12), "{took:?}");
     });
 }

@@ -73,7 +73,7 @@ fn the_terminal_that_finds_no_room_is_told_what_to_change_and_backs_off() {
         let connector = |seed: u8| {
             let socket = network.terminal(([192, 0, 2, seed], 5000).into(), &[0]);
             let mut connector = setup.connector(support::endpoint(&clock, socket, None));
-            connector.identity = Arc::new(identity(seed));
+            connector.identity = tokio::sync::watch::channel(Arc::new(identity(seed))).1;
             connector
         };
         let mut sessions = Vec::new();
@@ -151,7 +151,7 @@ fn a_header_section_without_end_is_stopped() {
         let endpoint = support::endpoint(&clock, terminal, None);
         let tls = tls::client(
             &identity(TERMINAL_SEED),
-            identity(GATEWAY_SEED).fingerprint(),
+            vec![identity(GATEWAY_SEED).fingerprint()],
         );
         let config = noq::ClientConfig::new(Arc::new(tls));
         let connection = endpoint

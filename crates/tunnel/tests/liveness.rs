@@ -5,6 +5,7 @@ mod support;
 
 use std::time::Duration;
 
+use bentpipe_tunnel::terminal::Unreachable;
 use support::{Setup, World, in_virtual_time, link, now, outage};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::sleep;
@@ -106,6 +107,25 @@ fn a_request_is_given_up_within_ten_seconds_when_nothing_is_heard_of_the_gateway
             let begin = now();
             let mut application = world.connect(ORIGIN);
             application.read_u8().await.expect_err("reset");
+            let took = begin.elapsed();
+            assert!(took < Duration::from_secs(11), "after {after} s: {took:?}");
+        }
+    });
+}
+
+#[test]
+fn a_flow_of_datagrams_too() {
+    in_virtual_time(async |clock| {
+        let world = Setup::default().start(&clock);
+        let _peers = world.internet.serve_udp(ORIGIN);
+        warm(&world).await;
+        world.kill_gateway();
+        for after in [0, 4, 10, 20] {
+            sleep(Duration::from_secs(after)).await;
+            let begin = now();
+            let (application, carried) = world.connect_udp(1, ORIGIN);
+            application.send(b"?");
+            assert_eq!(carried.await.unwrap(), Some(Unreachable::Host));
             let took = begin.elapsed();
             assert!(took < Duration::from_secs(11), "after {after} s: {took:?}");
         }

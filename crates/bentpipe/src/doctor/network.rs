@@ -8,15 +8,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bentpipe_os::doctor::{Check, State};
+use bentpipe_os::machine::Machine;
 use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::target::Target;
-use bentpipe_tunnel::terminal::{Session, Terminal};
+use bentpipe_tunnel::terminal::{Connector, Session, Terminal};
+use bentpipe_tunnel::transport::KEEP_ALIVE;
+use bentpipe_tunnel::wire::notices::Ask;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::failure::Failure;
 use crate::files::{Files, PairedGateway};
-use crate::{config, terminal};
+use crate::terminal;
 
 /// Ports that a TCP handshake is tried at: it does not matter whether they are open.
 const TCP_PORTS: [u16; 3] = [443, 80, 22];
@@ -24,24 +27,36 @@ const TCP_PORTS: [u16; 3] = [443, 80, 22];
 const TCP_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a download may take, each.
 const DOWNLOAD: Duration = Duration::from_secs(15);
+/// An answer that nothing brought back comes late by this, beside a round trip.
+const LATE: Duration = Duration::from_secs(2);
 /// How long the path MTU is looked for.
 const MTU_ROUND_TRIPS: u32 = 20;
 /// Below this a tunnel has little to gain on plain TCP.
 const SHORT: Duration = Duration::from_millis(50);
 
 /// Examines the network between this terminal and the gateway that it knows as `gateway`.
-/// `url`: what is downloaded with the machine's own TCP, and through the tunnel.
+/// `url`: what is downloaded with the machine's own TCP, and through the tunnel. `silence`: the
+/// longest silence after which an answer is waited for.
 pub async fn check(
     files: &Files,
     gateway: &str,
     url: Option<&Download>,
+    silence: Duration,
 ) -> Result<Vec<Check>, Failure> {
     let config = files.read_terminal()?;
     let paired = find(files, gateway)?;
-    let identity = Arc::new(files.identity()?);
-    let endpoint = terminal::endpoint(&identity)?;
-    let connector =
-        || terminal::connector(&config, &endpoint, &identity, &paired, Paths::default());
+    let identity = tokio::sync::watch::channel(Arc::new(files.identity()?)).1;
+    let endpoint = terminal::endpoint(&identity.borrow())?;
+    let connector = || {
+        terminal::connector(
+            files,
+            &config,
+            &endpoint,
+            &identity,
+            &paired,
+            Paths::default(),
+        )
+    };
     let mut report = Report::default();
     let opened = connector()?.open().await;
     let session = match opened {
@@ -63,12 +78,13 @@ pub async fn check(
     let pep = report.tcp(rtt, tcp);
     session.close();
     terminal_closed(&endpoint).await;
+    report.mapping(&silent_mapping(&connector, silence).await);
     let mut rates = None;
     if let Some(url) = url {
         let direct = url
             .over(TcpStream::connect((url.host.as_str(), url.port)))
             .await;
-        let tunnel = through_tunnel(&config, &endpoint, &identity, &paired, url).await;
+        let tunnel = through_tunnel(connector()?, url).await;
         rates = report.rates(direct, tunnel);
     }
     report.verdict(rtt, pep, rates);
@@ -125,6 +141,41 @@ async fn path_mtu(session: &Session) -> u16 {
         }
     }
     largest
+}
+
+/// After which silences an answer still came, and after which none did.
+async fn silent_mapping(
+    connector: &impl Fn() -> Result<Connector<Machine>, Failure>,
+    longest: Duration,
+) -> Vec<(Duration, bool)> {
+    let after = async |silence: Duration| {
+        let mut connector = connector().ok()?;
+        // A mapping is of a port.
+        connector.endpoint = terminal::endpoint(&connector.identity.borrow()).ok()?;
+        let session = connector.open().await.ok()?;
+        session.accepted().await.ok()?;
+        // Until both ends have ceased to look for a larger path MTU.
+        path_mtu(&session).await;
+        let path = session.connection().path(noq::PathId::ZERO)?;
+        path.set_keep_alive_interval(None).ok()?;
+        let ask = Ask {
+            after: Some(silence),
+            ..Ask::default()
+        };
+        let patience = silence + session.rtt() + LATE;
+        let answer = tokio::time::timeout(patience, session.notices(&ask)).await;
+        session.close();
+        terminal_closed(&connector.endpoint).await;
+        match answer {
+            Ok(Ok(_)) => Some((silence, true)),
+            // Not one of ours, or it was ended.
+            Ok(Err(_)) => None,
+            Err(_) => Some((silence, false)),
+        }
+    };
+    let (first, second, third) =
+        tokio::join!(after(longest / 4), after(longest / 2), after(longest));
+    [first, second, third].into_iter().flatten().collect()
 }
 
 /// A TCP handshake with a host, and how soon it was answered.
@@ -243,15 +294,7 @@ impl Download {
     }
 }
 
-async fn through_tunnel(
-    config: &config::Terminal,
-    endpoint: &noq::Endpoint,
-    identity: &Arc<bentpipe_tunnel::identity::Identity>,
-    paired: &PairedGateway,
-    url: &Download,
-) -> std::io::Result<f64> {
-    let connector = terminal::connector(config, endpoint, identity, paired, Paths::default())
-        .map_err(|failure| std::io::Error::other(failure.to_string()))?;
+async fn through_tunnel(connector: Connector<Machine>, url: &Download) -> std::io::Result<f64> {
     let (terminal, keep) = Terminal::new(connector);
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await?;
     let local = listener.local_addr()?;
@@ -316,6 +359,48 @@ impl Report {
         }
         let remedy = "something on the way has a small MTU, a tunnel perhaps; bentpipe goes with it, at some cost per packet".to_owned();
         self.add("path MTU", State::Worse, found, Some(remedy));
+    }
+
+    /// How long NATs and firewalls on the way let an answer through after a silence.
+    fn mapping(&mut self, tried: &[(Duration, bool)]) {
+        let name = "UDP after silence";
+        let held = tried
+            .iter()
+            .filter(|(_, held)| *held)
+            .map(|(after, _)| *after);
+        let lost = tried
+            .iter()
+            .filter(|(_, held)| !*held)
+            .map(|(after, _)| *after);
+        let seconds = |time: Duration| format!("{:.1} s", time.as_secs_f64());
+        let (found, lost) = match (held.max(), lost.min()) {
+            (None, None) => return,
+            (Some(held), None) => {
+                let held = seconds(held);
+                let found = format!(
+                    "an answer still came after {held}: mappings of NATs hold for so long at least"
+                );
+                return self.add(name, State::Ok, found, None);
+            }
+            (None, Some(lost)) => (format!("no answer came after {}", seconds(lost)), lost),
+            (Some(held), Some(lost)) => {
+                let (held, after) = (seconds(held), seconds(lost));
+                (
+                    format!(
+                        "an answer still came after {held}, none after {after}: a NAT or firewall forgets in between"
+                    ),
+                    lost,
+                )
+            }
+        };
+        if lost > KEEP_ALIVE * 2 {
+            return self.add(name, State::Ok, found, None);
+        }
+        let remedy = format!(
+            "sessions speak every {}, which may not keep them open; have the time-out for UDP raised at this site's NAT (RFC 4787 asks for two minutes)",
+            seconds(KEEP_ALIVE)
+        );
+        self.add(name, State::Worse, found, Some(remedy));
     }
 
     /// Whether somebody on the way answers TCP in the gateway's place.

@@ -1,5 +1,6 @@
 //! `bentpipe gateway`: the end on the internet.
 
+mod keys;
 mod lists;
 mod policies;
 mod volumes;
@@ -16,6 +17,7 @@ use bentpipe_os::quic_socket::Received;
 use bentpipe_os::{ip, limits, quic, secret};
 use bentpipe_tunnel::gateway::policy::Policy;
 use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
+use bentpipe_tunnel::identity::Identity;
 use bentpipe_tunnel::identity::enrolment_line::EnrolmentLine;
 use bentpipe_tunnel::target::Target;
 use bentpipe_tunnel::transport::Transport;
@@ -94,6 +96,9 @@ enum Action {
     /// The enrolment lines
     #[command(subcommand)]
     Lines(lists::Lines),
+    /// The gateway's key, and its change without an outage
+    #[command(subcommand)]
+    Key(keys::Key),
 }
 
 pub fn run(command: Command) -> Result<(), Failure> {
@@ -106,6 +111,7 @@ pub fn run(command: Command) -> Result<(), Failure> {
         }) => init(&Files::gateway(config.config), endpoint, name, valid),
         Some(Action::Terminals(command)) => lists::terminals(command),
         Some(Action::Lines(command)) => lists::lines(command),
+        Some(Action::Key(command)) => keys::run(command),
         None => start(Files::gateway(command.run.config)),
     }
 }
@@ -166,7 +172,8 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
             files.key().display()
         )));
     }
-    let identity = files.identity()?;
+    let mut identity = files.identity()?;
+    let next = files.next_identity()?;
     let registry = FileRegistry::open(files.registry())
         .map_err(|error| Failure::Configuration(format!("{error:#}")))?;
     let terminals = registry.current().terminal.len();
@@ -195,13 +202,14 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
         ip: network.clone(),
         server,
         registry: registry.clone(),
-        transport,
+        transport: transport.clone(),
         egress: config.egress(),
         dialler: Machine::new(config.transport.memory),
         paths,
         policies: policies.clone(),
     };
     let gateway = Gateway::new(endpoint.clone(), configuration);
+    gateway.announce(next.map(|next| next.fingerprint()));
     gateway.limit_udp_flows(limits::for_udp(open_files));
     let mut tasks = JoinSet::new();
     tasks.spawn(volumes::keep(policies.volumes.clone()));
@@ -248,6 +256,7 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
                 orderly = stop.stop() => break orderly,
                 _ = reload.recv() => {
                     gateway.close_revoked();
+                    identity = reload_keys(&files, identity, &gateway, &registry, &transport);
                     if let Some(new) = reloaded(&files, &config, &gateway, &policies) {
                         config = new;
                     }
@@ -275,6 +284,31 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
         strays(&gateway, &received)
     ));
     Ok(())
+}
+
+/// Reads the gateway's keys again: the present one, for sessions from now on, and the next one,
+/// which is announced. Those that cannot be read stay as they are.
+fn reload_keys(
+    files: &Files,
+    identity: Identity,
+    gateway: &Gateway<Machine>,
+    registry: &Arc<FileRegistry>,
+    transport: &Transport,
+) -> Identity {
+    let read = || Ok::<_, Failure>((files.identity()?, files.next_identity()?));
+    let (new, next) = match read() {
+        Ok(read) => read,
+        Err(failure) => {
+            tracing::error!("{failure}; the keys stay as they were");
+            return identity;
+        }
+    };
+    if new.fingerprint() != identity.fingerprint() {
+        gateway.set_server(server_config(&new, registry.clone(), transport));
+        tracing::info!(key = %new.fingerprint(), "sessions from now on see the gateway's new key");
+    }
+    gateway.announce(next.map(|next| next.fingerprint()));
+    new
 }
 
 /// Reads the configuration again and puts in force what can change while the gateway

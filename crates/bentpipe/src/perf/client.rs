@@ -1,31 +1,27 @@
 //! `bentpipe perf client`: the end that asks.
 
-use std::io::Write as _;
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use bentpipe_os::tcp_measured::TcpDialler;
+use bentpipe_os::tcp_options::TcpOptions;
+use bentpipe_perf::client;
 use bentpipe_perf::clock::Clock;
 use bentpipe_perf::datagrams::Datagrams;
 use bentpipe_perf::parameters::Parameters;
-use bentpipe_perf::protocol::PORT;
-use bentpipe_perf::quic::{QuicDialler, Target};
-use bentpipe_perf::report::{ParametersReport, Record, Report};
-use bentpipe_perf::tls::Trust;
+use bentpipe_perf::protocol::{Application, PORT};
+use bentpipe_perf::report::ParametersReport;
 use bentpipe_perf::transport::Dial;
 use bentpipe_perf::workload::{Amount, RequestAmount, Requests, Workload};
-use bentpipe_perf::{client, iperf3};
-use bentpipe_quic::fingerprint::Fingerprint;
 use bentpipe_units::{Bytes, Rate, Span};
 use clap::Args;
 use noq::TokioRuntime;
 
+use super::endpoint;
 use super::options::{Over, Transport, reported};
-use super::output::{Output, is_stdout};
 use super::path::PathFile;
-use super::{endpoint, table};
+use super::peer::Peer;
+use super::results::{Measured, Outputs, Results};
 use crate::daemon::{self, StopSignals};
 use crate::failure::Failure;
 
@@ -100,39 +96,12 @@ pub struct Command {
     /// Connections, begun at once, each with all of the above
     #[arg(long, default_value_t = 1)]
     connections: u32,
-    /// Make a connection first that is not measured, and resume from it with 0-RTT
-    #[arg(long)]
-    resume: bool,
-    /// Length of an interval
-    #[arg(long, value_name = "TIME", default_value = "1 s")]
-    interval: Span,
-    /// How long the server may take to answer the first packet
-    #[arg(long, value_name = "TIME", default_value = "10 s")]
-    timeout: Span,
 
-    /// Certificate authority of the server, or its own certificate (PEM); without, those that
-    /// this machine trusts
-    #[arg(long, value_name = "FILE", conflicts_with = "fingerprint")]
-    ca: Option<PathBuf>,
-    /// Fingerprint of the server's key, as `bentpipe perf server` prints it
-    #[arg(long)]
-    fingerprint: Option<Fingerprint>,
-    /// The name that the server's certificate is for, if it is not HOST
-    #[arg(long)]
-    name: Option<String>,
+    #[command(flatten)]
+    peer: Peer,
 
-    /// Write the report as JSON (`bentpipe schema perf`); `-` is the standard output
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write it as iperf3 would; `-` is the standard output
-    #[arg(long, value_name = "FILE")]
-    iperf3_json: Option<PathBuf>,
-    /// Write a line of JSON for each interval and request (`bentpipe schema perf-records`)
-    #[arg(long, value_name = "FILE")]
-    records: Option<PathBuf>,
-    /// And one for each change of this end's window, pacing or losses
-    #[arg(long, requires = "records")]
-    changes: bool,
+    #[command(flatten)]
+    results: Results,
 
     #[command(flatten)]
     transport: Transport,
@@ -165,7 +134,7 @@ impl Command {
                 "--datagrams with --connections: the rate is of one connection; leave one of them out".into(),
             ));
         }
-        if self.resume && self.connections > 1 {
+        if self.peer.resume && self.connections > 1 {
             return Err(Failure::Configuration(
                 "--resume with --connections: one connection resumes from another; leave one of them out".into(),
             ));
@@ -195,133 +164,74 @@ impl Command {
                 size: self.datagram_size.as_u64(),
                 time: self.datagram_time,
             }),
-            interval: self.interval,
-            changes: self.changes,
+            interval: self.results.interval,
+            changes: self.results.changes,
         };
         workload
             .check()
             .map_err(|error| Failure::Configuration(error.to_string()))?;
         Ok(workload)
     }
-
-    fn trust(&self) -> Result<Trust, Failure> {
-        Ok(match self.fingerprint {
-            Some(key) => Trust::Key(key),
-            None => Trust::Roots(Arc::new(endpoint::roots(self.ca.as_deref())?)),
-        })
-    }
 }
 
 pub fn run(command: &Command) -> Result<(), Failure> {
     let workload = command.workload()?;
-    let outputs = Outputs::open(command)?;
+    let outputs = Outputs::open(&command.results)?;
     match command.transport.over {
         Over::Quic => {
             let parameters = command.transport.quic()?;
-            let trust = command.trust()?;
             let path = command.transport.path()?;
-            let ends = (&parameters, trust);
-            daemon::block_on(over_quic(command, &workload, ends, &path, outputs))
+            daemon::block_on(over_quic(command, &workload, &parameters, &path, outputs))
         }
         Over::Tcp => {
-            let trusts =
-                command.ca.is_some() || command.fingerprint.is_some() || command.name.is_some();
-            if trusts || command.resume || command.changes || command.datagrams.is_some() {
+            if command.peer.needs_tls() || workload.changes || command.datagrams.is_some() {
                 return Err(Failure::Configuration(
                     "--ca, --fingerprint, --name, --resume, --datagrams and --changes have no meaning over TCP, which is unencrypted and has none of these; leave them out".into(),
                 ));
             }
             let options = (command.transport).tcp(MARK + (std::process::id() & 0xffff))?;
-            daemon::block_on(async {
-                let mut stop = StopSignals::new();
-                let (address, _) = endpoint::resolve(&command.host, PORT).await?;
-                let own = reported(&options);
-                let dialler = TcpDialler {
-                    address,
-                    options,
-                    patience: command.timeout,
-                };
-                tokio::select! {
-                    measured = measure(&dialler, &workload, own, outputs) => measured?.finish(),
-                    // In order, so that the routes of an initial window go as well.
-                    _ = stop.stop() => Err(anyhow::anyhow!("stopped by a signal").into()),
-                }
-            })
+            daemon::block_on(over_tcp(command, &workload, options, outputs))
         }
+    }
+}
+
+async fn over_tcp(
+    command: &Command,
+    workload: &Workload,
+    options: TcpOptions,
+    outputs: Outputs,
+) -> Result<(), Failure> {
+    let mut stop = StopSignals::new();
+    let (address, _) = endpoint::resolve(&command.host, PORT).await?;
+    let own = reported(&options);
+    let dialler = TcpDialler {
+        address,
+        options,
+        patience: command.peer.timeout,
+    };
+    tokio::select! {
+        measured = measure(&dialler, workload, own, outputs) => measured?.finish(),
+        // In order, so that the routes of an initial window go as well.
+        _ = stop.stop() => Err(anyhow::anyhow!("stopped by a signal").into()),
     }
 }
 
 async fn over_quic(
     command: &Command,
     workload: &Workload,
-    (parameters, trust): (&Parameters, Trust),
+    parameters: &Parameters,
     path: &PathFile,
     outputs: Outputs,
 ) -> Result<(), Failure> {
-    let (address, name) = endpoint::resolve(&command.host, PORT).await?;
-    let local: SocketAddr = match address {
-        SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
-        SocketAddr::V6(_) => ([0_u16; 8], 0).into(),
-    };
-    let quic = endpoint::open(local, parameters, None).map_err(anyhow::Error::from)?;
-    let dialler = QuicDialler::new(
-        quic.clone(),
-        Target {
-            address,
-            name: command.name.clone().unwrap_or(name),
-            trust,
-            resume: command.resume,
-            patience: command.timeout,
-        },
-        parameters,
-        path.memory(),
-        endpoint::key_log(),
-    );
+    let dialled = command
+        .peer
+        .dialler(&command.host, Application::Perf, parameters, path);
+    let (dialler, quic) = dialled.await?;
     let measured = measure(&dialler, workload, parameters.into(), outputs).await;
     // The server is told why, also when its certificate was refused.
     daemon::patiently(quic.wait_idle()).await;
     path.write()?;
     measured?.finish()
-}
-
-/// Where results go.
-struct Outputs {
-    json: Option<Output>,
-    records: Option<Output>,
-    iperf3: Option<Output>,
-    /// Whoever reads JSON from the standard output wants nothing else there.
-    quiet: bool,
-}
-
-impl Outputs {
-    fn open(command: &Command) -> Result<Self, Failure> {
-        Ok(Self {
-            json: command.json.as_deref().map(Output::open).transpose()?,
-            records: command.records.as_deref().map(Output::open).transpose()?,
-            iperf3: command
-                .iperf3_json
-                .as_deref()
-                .map(Output::open)
-                .transpose()?,
-            quiet: [&command.json, &command.records, &command.iperf3_json]
-                .into_iter()
-                .flatten()
-                .any(|path| is_stdout(path)),
-        })
-    }
-
-    /// A line for people; nobody may be reading any more.
-    fn say(&self, line: &str) {
-        if !self.quiet {
-            let _ = writeln!(std::io::stdout(), "{line}");
-        }
-    }
-}
-
-/// A measurement that is over.
-struct Measured {
-    report: Report,
-    outputs: Outputs,
 }
 
 /// Measures, with a table of it for people while it goes on.
@@ -335,48 +245,13 @@ async fn measure<D: Dial>(
         .controller
         .clone()
         .unwrap_or_else(|| "the kernel".into());
-    outputs.say(&format!(
-        "{} ({controller}) to {}: {workload}",
-        dialler.kind().name(),
+    let kind = dialler.kind().name();
+    outputs.begin(&format!(
+        "{kind} ({controller}) to {}: {workload}",
         dialler.peer()
     ));
-    outputs.say(table::HEAD);
-    let mut failed = None;
-    let mut record = |record: &Record| {
-        if let Record::Interval(interval) = record {
-            outputs.say(&table::row(interval));
-        }
-        if let Some(records) = &mut outputs.records {
-            let line = serde_json::to_string(record).expect("records are plain data");
-            failed = failed.take().or(records.line(&line).err());
-        }
-    };
     let clock = Clock::new(Arc::new(TokioRuntime));
+    let mut record = |record: &_| outputs.record(record);
     let report = client::run(dialler, &clock, workload, own, &mut record).await;
-    match failed {
-        Some(failed) => Err(failed),
-        None => Ok(Measured {
-            report: report.map_err(anyhow::Error::from)?,
-            outputs,
-        }),
-    }
-}
-
-impl Measured {
-    /// Tells the result.
-    fn finish(mut self) -> Result<(), Failure> {
-        for line in table::summary(&self.report) {
-            self.outputs.say(&line);
-        }
-        if let Some(json) = &mut self.outputs.json {
-            json.line(&self.report.to_json())?;
-        }
-        if let Some(iperf3) = &mut self.outputs.iperf3 {
-            iperf3.line(&iperf3::document(&self.report).to_string())?;
-        }
-        match self.report.error {
-            Some(error) => Err(anyhow::anyhow!(error).into()),
-            None => Ok(()),
-        }
-    }
+    outputs.end(report)
 }

@@ -8,6 +8,7 @@ use anyhow::Context;
 use bentpipe_os::quic_socket;
 use bentpipe_perf::ecn::WithoutEcn;
 use bentpipe_perf::parameters::Parameters;
+use bentpipe_quic::version2::socket::Version2Socket;
 use noq::{Endpoint, EndpointConfig, TokioRuntime};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
@@ -15,17 +16,21 @@ use rustls::pki_types::pem::PemObject as _;
 
 use crate::failure::Failure;
 
-/// An endpoint at `address`; with `server` it accepts connections.
+/// An endpoint at `address` for connections of these versions of QUIC; with `server` it accepts
+/// them.
 pub fn open(
     address: SocketAddr,
     parameters: &Parameters,
+    versions: &[u32],
     server: Option<noq::ServerConfig>,
 ) -> std::io::Result<Endpoint> {
     let (mut socket, _) = quic_socket::bind(address, server.is_some())?;
     if !parameters.ecn {
         socket = Box::new(WithoutEcn(socket));
     }
-    let config = EndpointConfig::default();
+    let mut config = EndpointConfig::default();
+    config.supported_versions(versions.to_vec());
+    let socket = Box::new(Version2Socket(socket));
     Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(TokioRuntime))
 }
 

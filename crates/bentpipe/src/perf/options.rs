@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bentpipe_os::initial_window::InitialWindow;
 use bentpipe_os::tcp_options::TcpOptions;
-use bentpipe_perf::parameters::{AckRequest, Parameters};
+use bentpipe_perf::parameters::{AckRequest, Parameters, Version};
 use bentpipe_perf::report::ParametersReport;
 use bentpipe_quic::{Selection, Settings};
 use bentpipe_units::{Bytes, Rate, Span};
@@ -72,8 +72,8 @@ pub struct Transport {
     /// what is older than an hour is not believed. For one peer
     #[arg(long, value_name = "FILE")]
     path: Option<PathBuf>,
-    /// QUIC version; 1 is the only one that the QUIC library speaks
-    #[arg(long, value_name = "VERSION", value_parser = ["1"])]
+    /// QUIC version: 1 (RFC 9000) or 2 (RFC 9369) [default: a client speaks 1, a server both]
+    #[arg(long, value_name = "VERSION", value_parser = ["1", "2"])]
     quic_version: Option<String>,
 }
 
@@ -100,6 +100,10 @@ impl Transport {
             None => settings.controller,
         };
         let parameters = Parameters {
+            version: match self.quic_version.as_deref() {
+                Some("2") => Version::Two,
+                _ => Version::One,
+            },
             settings: Settings {
                 initial_window: self.initial_window.unwrap_or(settings.initial_window),
                 initial_rtt: self.initial_rtt.unwrap_or(settings.initial_rtt),
@@ -121,6 +125,14 @@ impl Transport {
             .check()
             .map_err(|error| Failure::Configuration(error.to_string()))?;
         Ok(parameters)
+    }
+
+    /// The versions of QUIC that a server speaks.
+    pub fn versions(&self) -> Vec<u32> {
+        let all = [("1", Version::One), ("2", Version::Two)];
+        let wanted = |name| self.quic_version.as_deref().is_none_or(|only| only == name);
+        let spoken = all.iter().filter(|(name, _)| wanted(*name));
+        spoken.map(|(_, version)| version.number()).collect()
     }
 
     /// What is known of the path.

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bentpipe_os::tcp_measured;
 use bentpipe_perf::clock::Clock;
-use bentpipe_perf::protocol::{ALPN, NO_ERROR};
+use bentpipe_perf::files::Files;
+use bentpipe_perf::protocol::{Application, NO_ERROR};
 use bentpipe_perf::report::{ParametersReport, Report};
 use bentpipe_perf::server::Service;
 use bentpipe_perf::tls::{self, Credentials};
@@ -16,6 +17,7 @@ use noq::TokioRuntime;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
 
+use super::files::Directory;
 use super::options::{Over, Transport, reported};
 use super::output::Output;
 use super::path::PathFile;
@@ -52,6 +54,9 @@ pub struct Command {
     /// Write the certificate that is made to FILE, for the clients' --ca
     #[arg(long, value_name = "FILE", conflicts_with = "certificate")]
     certificate_out: Option<PathBuf>,
+    /// Serve the files of this directory to whoever asks by HTTP/3 or by HTTP/0.9 over QUIC
+    #[arg(long, value_name = "DIR")]
+    www: Option<PathBuf>,
     /// Connections at the same time; more are refused. Each may hold --window and --send-window
     #[arg(long, value_name = "COUNT", default_value_t = 16)]
     max_connections: usize,
@@ -85,6 +90,14 @@ impl Command {
             key: private,
         })
     }
+
+    fn files(&self) -> Result<Option<Arc<dyn Files>>, Failure> {
+        let Some(path) = &self.www else {
+            return Ok(None);
+        };
+        let directory = Directory::open(path).map_err(|error| Failure::file(path, error))?;
+        Ok(Some(Arc::new(directory)))
+    }
 }
 
 pub fn run(command: &Command) -> Result<(), Failure> {
@@ -95,7 +108,9 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     }
     let json = command.json.as_deref().map(Output::open).transpose()?;
     let path = command.transport.path()?;
+    let files = command.files()?;
     let service = |parameters| Service {
+        files: files.clone(),
         clock: Clock::new(Arc::new(TokioRuntime)),
         parameters,
         interval: command.interval,
@@ -105,10 +120,9 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     match command.transport.over {
         Over::Quic => over_quic(command, &path, service),
         Over::Tcp => {
-            if command.key.is_some() || command.certificate_out.is_some() {
+            if command.key.is_some() || command.certificate_out.is_some() || files.is_some() {
                 return Err(Failure::Configuration(
-                    "TCP is unencrypted: leave --certificate, --key and --certificate-out out"
-                        .into(),
+                    "TCP is unencrypted and serves no files: leave --certificate, --key, --certificate-out and --www out".into(),
                 ));
             }
             let options = command
@@ -140,13 +154,19 @@ fn over_quic(
     let fingerprint = credentials
         .fingerprint()
         .map_err(|error| Failure::Configuration(error.to_string()))?;
-    let tls = tls::server(credentials, &[ALPN], endpoint::key_log())
+    let protocols: &[Application] = match &command.www {
+        Some(_) => &Application::ALL,
+        None => &[Application::Perf],
+    };
+    let protocols: Vec<_> = protocols.iter().map(|each| each.alpn()).collect();
+    let tls = tls::server(credentials, &protocols, endpoint::key_log())
         .map_err(|error| Failure::Configuration(error.to_string()))?;
+    let versions = command.transport.versions();
     daemon::block_on(async {
         let mut stop = StopSignals::new();
-        let mut config = noq::ServerConfig::with_crypto(Arc::new(tls));
+        let mut config = noq::ServerConfig::with_crypto(tls);
         config.transport_config(Arc::new(parameters.transport(path.memory())));
-        let quic = endpoint::open(command.listen, &parameters, Some(config))
+        let quic = endpoint::open(command.listen, &parameters, &versions, Some(config))
             .map_err(|error| daemon::cannot_listen("--listen", "UDP", command.listen, &error))?;
         let local = quic.local_addr().map_err(anyhow::Error::from)?;
         daemon::ready(format_args!("perf server on {local}, key {fingerprint}"));

@@ -34,7 +34,7 @@ use competitive_mode::CompetitiveMode;
 use drain_probe::DrainProbe;
 use losses::{Losses, Verdict};
 use queue::Queue;
-use train::Train;
+use train::{Shown, Train};
 
 /// Own packets in the standing queue, in units of the square root of the packets
 /// that fill the pipe: 9 of 1000 on GEO at 20 Mbit/s, 2 of 50 at 10 Mbit/s and
@@ -65,6 +65,17 @@ const TRIAL_SHARE: f64 = 0.75;
 const CRUISE_SHARE: f64 = 0.97;
 /// How long the trial rate must have been coming back before it is judged, share of a round trip.
 const TRIAL_TIME: f64 = 0.05;
+/// Rounds without a queue until another train asks whether the path carries more, and most of
+/// them: each train that shows no more doubles them.
+const TRAIN_ROUNDS: u32 = 6;
+const MOST_TRAIN_ROUNDS: u32 = 48;
+/// No train is sent to a pipe of fewer packets, nor beyond this share of the train's own rate.
+const TRAIN_PIPE: f64 = 40.0;
+const TRAIN_MOST_SHARE: f64 = 0.5;
+/// A train that shows so much more than the rate is tried.
+const TRAIN_MORE: f64 = 1.25;
+/// A base round trip that falls by more seconds than this with a train was not known before it.
+const BASE_NOISE: f64 = 0.001;
 /// Rounds in which the rate that a train has shown is given up when acknowledgements turn out
 /// to come in slots, or through jitter. From the runs of `docs/model.md`.
 const TRAIN_DOUBT_ROUNDS: u32 = 12;
@@ -75,16 +86,15 @@ const SLOW_START_GROWTH: f64 = 0.75;
 const FULL_QUEUE: f64 = 0.25;
 /// Growth of the average round trip that ends slow start, share of the base round trip.
 const EXIT_RTT_GROWTH: f64 = 0.1;
-/// Acknowledgements that are later than the first ones by so many seconds come in slots
-/// perhaps, and their spacing is not believed beyond the train's own rate.
-const SMOOTH_ACKS: f64 = 0.005;
 /// A path remembered from an earlier connection is tried at half its rate (RFC 9959, section 4.3).
 const RESUME_SHARE: f64 = 0.5;
 /// A pause in which this share of the pipe could have left and did not: the sender had
 /// too little, and what comes back a round trip later says nothing about the path.
-const PAUSE: f64 = 0.05;
+const PAUSE: f64 = 0.125;
 /// Shortest pause of a sender, seconds; a shorter one is a late timer's.
 const MIN_PAUSE: f64 = 0.025;
+/// Share of its pipe that a round must have carried for the rate to be remembered.
+const USED: f64 = 0.5;
 /// A flow with less than this share of the highest rate that it had, and a queue, checks whether
 /// the path has become longer.
 const REDUCED_RATE: f64 = 0.9;
@@ -104,6 +114,8 @@ const MIN_RATE_INTERVAL: Span = Span::from_millis(100);
 const WINDOW_MARGIN: f64 = 0.10;
 /// The same in packets: two groups of ten, and some.
 const WINDOW_MARGIN_PACKETS: f64 = 24.0;
+/// And for a train on its way.
+const TRAIN_ROOM: f64 = 20.0;
 /// Losses beyond this share of a round are congestion whatever the queue looks like.
 const HIGH_LOSS: f64 = 0.2;
 /// Fewer lost packets than this have no share to speak of.
@@ -146,7 +158,12 @@ enum Phase {
     },
     /// The train showed nothing that can be believed: the window grows until a queue stands, as
     /// in slow start (RFC 9002, section 7.3.1). The round trip is so long on average without one.
-    SlowStart { average: Span },
+    /// It began at a moment, and has been coming back since another.
+    SlowStart {
+        average: Span,
+        since: Time,
+        back: Option<Time>,
+    },
     /// The path is known.
     Cruise,
 }
@@ -199,6 +216,15 @@ pub struct Satellite {
     careful: u32,
     /// The rate was remembered, and has not been confirmed yet.
     resumed: bool,
+    /// Another train is on its way.
+    training: bool,
+    /// Rounds in a row without a queue, and after how many another train leaves.
+    idle_queue_rounds: u32,
+    train_after: u32,
+    /// Whether the fall of the rate that is under way has been measured.
+    fall_measured: bool,
+    /// Whether the base round trip has stayed what it was since the train left.
+    base_steady: bool,
     /// Congestion of packets sent until then has been answered.
     recovery_from: Option<Time>,
     /// Mean time between ACK frames, seconds.
@@ -271,6 +297,11 @@ impl Satellite {
             untried: 0.0,
             careful: 0,
             resumed: false,
+            training: false,
+            idle_queue_rounds: 0,
+            train_after: TRAIN_ROUNDS,
+            fall_measured: false,
+            base_steady: true,
             recovery_from: None,
             ack_interval: 0.0,
             last_frame: Time::ZERO,
@@ -296,8 +327,9 @@ impl Satellite {
         let pipe = (room * self.base()).max(self.packet);
         let own = self.marked_target * TARGET * (self.packet / pipe).sqrt() / (share * share)
             * self.pipe();
-        own.max(MIN_TARGET * self.rate)
-            .min(MAX_TARGET * self.pipe())
+        // Where the way is shorter than hosts are quick, what they do in one go is no queue of the path's.
+        own.min(MAX_TARGET * self.pipe())
+            .max(MIN_TARGET * self.rate)
             .max(self.ack_wait() * self.rate)
     }
 
@@ -372,12 +404,22 @@ impl Satellite {
         {
             self.judge_losses(now, lost_packets, acked_packets + lost_packets);
         }
-        if self.phase != Phase::Cruise || app_limited {
+        if self.phase != Phase::Cruise {
+            return;
+        }
+        // A rate that was used is known, whether or not there was more to send.
+        if acked as f64 >= USED * self.pipe() {
+            self.memory.save(Path {
+                rate: self.rate,
+                rtt: self.queue.base().unwrap_or(self.initial_rtt),
+            });
+        }
+        if app_limited {
             return;
         }
         self.rounds += 1;
         if self.rounds <= TRAIN_DOUBT_ROUNDS && self.queue.is_noisy() {
-            self.start_slow_start();
+            self.start_slow_start(now, 2.0 * self.initial_window);
             return;
         }
         if queued {
@@ -402,10 +444,7 @@ impl Satellite {
                 self.rounds_without_queue = 0;
             }
         }
-        self.memory.save(Path {
-            rate: self.rate,
-            rtt: self.queue.base().unwrap_or(self.initial_rtt),
-        });
+        self.send_train(queued);
         self.competitive.on_round(&competitive_mode::Round {
             now,
             long_queue: self.queue.standing() > FOREIGN_QUEUE * self.base(),
@@ -416,6 +455,43 @@ impl Satellite {
             rtt: self.rtt().as_secs_f64(),
             packet: self.packet,
         });
+    }
+
+    /// A round has ended; after some without a queue another train asks for more.
+    fn send_train(&mut self, queued: bool) {
+        let calm = !queued
+            && self.careful == 0
+            && !self.losses.is_trying()
+            && self.competitive.window() == 0.0;
+        if !calm {
+            self.idle_queue_rounds = 0;
+            if queued {
+                self.train_after = TRAIN_ROUNDS;
+            }
+            return;
+        }
+        self.idle_queue_rounds += 1;
+        if self.idle_queue_rounds >= self.train_after
+            && self.pipe() >= TRAIN_PIPE * self.packet
+            && self.rate < TRAIN_MOST_SHARE * train::RATE as f64
+        {
+            self.idle_queue_rounds = 0;
+            self.training = true;
+            self.train = Train::default();
+        }
+    }
+
+    /// A later train has come back.
+    fn on_later_train(&mut self, now: Time, shown: Option<Shown>) {
+        self.training = false;
+        if self.train.lost_share() > HIGH_LOSS {
+            self.careful = CAREFUL_ROUNDS;
+        } else if let Some(shown) = shown.filter(|shown| shown.rate > TRAIN_MORE * self.rate) {
+            self.train_after = TRAIN_ROUNDS;
+            self.on_train(now, shown);
+            return;
+        }
+        self.train_after = (2 * self.train_after).min(MOST_TRAIN_ROUNDS);
     }
 
     /// Losses without a queue: the radio's, or those of a link that is full all the same?
@@ -453,21 +529,37 @@ impl Satellite {
         self.hold_until = now + self.rtt() + self.rtt();
     }
 
-    /// The train came back, and showed so many bytes per second.
-    fn on_train(&mut self, now: Time, capacity: f64) {
-        self.rate = TRIAL_SHARE * capacity;
+    /// The train came back, and showed so much.
+    fn on_train(&mut self, now: Time, shown: Shown) {
+        if shown.doubtful {
+            self.rate = shown.rate;
+            self.start_slow_start(now, self.initial_window);
+            return;
+        }
+        self.rate = self.confirmed().max(TRIAL_SHARE * shown.rate);
         self.phase = Phase::Trial {
             since: now,
             back: None,
-            capacity,
+            capacity: shown.rate,
         };
     }
 
-    /// Slow start, from what the train has shown, or from twice the first window, which is through.
-    fn start_slow_start(&mut self) {
-        self.start_window = self.pipe().max(2.0 * self.initial_window);
+    /// Bytes per second that the path has carried.
+    fn confirmed(&self) -> f64 {
+        match self.phase {
+            Phase::Cruise => self.rate,
+            _ => 0.0,
+        }
+    }
+
+    /// Slow start, from the rate as it is known, or from a window of `least` bytes.
+    fn start_slow_start(&mut self, now: Time, least: f64) {
+        self.training = false;
+        self.start_window = self.pipe().max(least);
         self.phase = Phase::SlowStart {
             average: self.rtt(),
+            since: now,
+            back: None,
         };
     }
 
@@ -477,10 +569,19 @@ impl Satellite {
             self.memory.forget();
         }
         self.losses.restart();
+        self.training = false;
         if self.phase == Phase::Cruise {
             // What came through before is tried as what a train has shown.
             self.probe_step = 0;
-            self.on_train(now, self.rate);
+            let capacity = self.rate;
+            self.rate = 0.0;
+            self.on_train(
+                now,
+                Shown {
+                    rate: capacity,
+                    doubtful: false,
+                },
+            );
         } else {
             self.rate = 0.0;
             self.start_window = self.initial_window;
@@ -492,13 +593,22 @@ impl Satellite {
         self.rounds = TRAIN_DOUBT_ROUNDS;
         let base = self.queue.base().unwrap_or(self.initial_rtt);
         let half = Span::from_nanos(base.as_nanos() / 2);
+        // Before that less was sent than the path carries.
+        let over = match self.phase {
+            Phase::SlowStart {
+                back: Some(back), ..
+            } if now.since(back).as_secs_f64() >= TRIAL_TIME * self.base() => {
+                half.min(now.since(back))
+            }
+            _ => half,
+        };
         // When nothing could be measured yet: what this round has brought.
         let acked = self.round.acked.max(self.round.acked_before) as f64;
         let round = acked.max(2.0 * self.packet) / self.rtt().as_secs_f64();
         // Without losses all of the window was through (RFC 5681, section 3.1).
         let window = self.start_window / base.as_secs_f64();
         let unmeasured = if self.loses_much() { round } else { window };
-        self.cruise_at(now, self.clock.rate(half).unwrap_or(unmeasured));
+        self.cruise_at(now, self.clock.rate(over).unwrap_or(unmeasured));
     }
 }
 
@@ -518,7 +628,8 @@ impl Controller for Satellite {
             self.round.app_limited = true;
         }
         self.clock.on_sent(packet.bytes);
-        if self.queue.base().is_some() && self.phase == Phase::Start {
+        if self.queue.base().is_some() && (self.phase == Phase::Start || self.training) {
+            self.base_steady |= !self.train.has_begun();
             self.train.on_sent(packet, self.packet);
         }
         if !waiting {
@@ -559,7 +670,8 @@ impl Controller for Satellite {
             self.start_window += growth * packet.bytes as f64;
         }
         self.smoothed_rtt = Some(packet.smoothed_rtt);
-        if let Phase::Trial { since, back, .. } = &mut self.phase
+        if let Phase::Trial { since, back, .. } | Phase::SlowStart { since, back, .. } =
+            &mut self.phase
             && packet.sent > *since
         {
             back.get_or_insert(packet.now);
@@ -586,9 +698,12 @@ impl Controller for Satellite {
             self.ack_interval += 0.02 * (interval - self.ack_interval);
         }
         self.last_frame = now;
+        let base_before = self.base();
         self.queue.on_acks_done(now, self.rtt());
         let rtt = self.queue.base().unwrap_or(self.initial_rtt);
-        self.clock.on_acks_done(now, end.app_limited, rtt);
+        let busy = self.phase == Phase::Cruise && self.is_full();
+        self.clock.on_acks_done(now, end.app_limited, busy, rtt);
+        self.base_steady &= base_before - self.base() < BASE_NOISE;
         self.round.app_limited |= end.app_limited;
         if self.standing() > 0.5 * self.target() {
             self.round.queued = true;
@@ -601,10 +716,9 @@ impl Controller for Satellite {
                     self.rate = RESUME_SHARE * path.rate;
                     self.resumed = true;
                 }
-                let smooth = self.queue.standing() < SMOOTH_ACKS;
-                if let Some(shown) = self.train.on_acks_done(now, smooth) {
+                if let Some(shown) = self.train.on_acks_done(now, rtt, self.base_steady) {
                     match shown {
-                        Some(capacity) => self.on_train(now, capacity),
+                        Some(shown) => self.on_train(now, shown),
                         None => {
                             // What the train has lost, it has lost as a burst.
                             self.slow_start_from = self.last_sent;
@@ -613,17 +727,25 @@ impl Controller for Satellite {
                                 count: self.round.count + 1,
                                 ..Round::default()
                             };
-                            self.start_slow_start();
+                            self.start_slow_start(now, 2.0 * self.initial_window);
                         }
                     }
                 } else if !self.train.is_out() && self.is_full() {
                     self.leave_slow_start(now);
                 }
             }
-            Phase::SlowStart { average } => {
+            Phase::SlowStart {
+                average,
+                since,
+                back,
+            } => {
                 // Slots and jitter do not change the average.
                 let average = average.min(self.rtt());
-                self.phase = Phase::SlowStart { average };
+                self.phase = Phase::SlowStart {
+                    average,
+                    since,
+                    back,
+                };
                 let more = self.rtt().as_secs_f64() - average.as_secs_f64();
                 let full = more > (EXIT_RTT_GROWTH * self.base()).max(2.0 * self.queue.noise());
                 if full || self.is_full() {
@@ -643,14 +765,23 @@ impl Controller for Satellite {
                     let shown = self.clock.rate(now.since(back));
                     self.cruise_at(now, shown.unwrap_or(self.rate).min(self.rate));
                 } else {
+                    let resumed = std::mem::take(&mut self.resumed);
                     let known = self
                         .remembered()
+                        .filter(|_| resumed)
                         .map_or(capacity, |path| path.rate.min(capacity));
                     self.cruise_at(now, CRUISE_SHARE * known.max(TRIAL_SHARE * capacity));
                 }
             }
             Phase::Trial { .. } => {}
-            Phase::Cruise => self.cruise(now, end.app_limited),
+            Phase::Cruise => {
+                if self.training
+                    && let Some(shown) = self.train.on_acks_done(now, rtt, self.base_steady)
+                {
+                    self.on_later_train(now, shown);
+                }
+                self.cruise(now, end.app_limited);
+            }
         }
     }
 
@@ -712,6 +843,11 @@ impl Controller for Satellite {
                 self.pipe() * (1.0 + WINDOW_MARGIN + PROBE_GAINS[self.probe_step])
                     + 2.0 * self.target()
                     + WINDOW_MARGIN_PACKETS * self.packet
+                    + if self.training {
+                        TRAIN_ROOM * self.packet
+                    } else {
+                        0.0
+                    }
             }
         };
         let window = whole(own.max(self.competitive.window()).max(2.0 * self.packet));
@@ -728,6 +864,7 @@ impl Controller for Satellite {
             Phase::Start if self.rate == 0.0 => self.start_window / self.base(),
             Phase::SlowStart { .. } => self.start_window / self.base(),
             Phase::Start | Phase::Trial { .. } => self.rate,
+            Phase::Cruise if self.training && !self.train.is_out() => train::RATE as f64,
             Phase::Cruise => self.rate * self.gain(),
         };
         let competitive = self.competitive.window() * 1.05 / self.rtt().as_secs_f64();
@@ -744,17 +881,19 @@ impl Satellite {
     /// What a frame of acknowledgements changes once the path is known.
     fn cruise(&mut self, now: Time, app_limited: bool) {
         let rtt = self.queue.base().unwrap_or(self.initial_rtt);
-        let limit = (4.0 * self.target() / self.rate).max(RATE_FALL_QUEUE * self.base());
         let long = now >= self.blackout_losses_until
             && self.competitive.window() == 0.0
-            && self.queue.standing() > limit;
+            && self.queue.standing() > self.long_queue();
         if long {
             // The path carries less than it did. What the last quarter of a round trip (no gap
             // between two satellites) delivered is believed for half a round trip; after that we
             // have stopped sending, and what is delivered shows no more than that. Behind a
             // silence packets may have been held: then only what has come since is believed.
             self.rounds = TRAIN_DOUBT_ROUNDS;
-            let began = *self.rate_fall_since.get_or_insert(now);
+            let began = *self.rate_fall_since.get_or_insert_with(|| {
+                self.fall_measured = false;
+                now
+            });
             let half = Span::from_nanos(rtt.as_nanos() / 2);
             let quarter = Span::from_nanos(rtt.as_nanos() / 4).max(MIN_RATE_INTERVAL);
             let silent = self.silence_end + rtt + half >= now && self.silence_end > Time::ZERO;
@@ -768,9 +907,10 @@ impl Satellite {
             };
             let since = now.since(began);
             if since >= from
-                && since <= until
+                && (since <= until || !self.fall_measured)
                 && let Some(recent) = self.clock.rate(over)
             {
+                self.fall_measured = true;
                 self.rate = self.rate.min(recent).max(self.packet);
             }
             self.hold(now);
@@ -809,6 +949,11 @@ impl Satellite {
                 self.round.queued = false;
             }
         }
+    }
+
+    /// Seconds of queue beyond what the controller makes itself.
+    fn long_queue(&self) -> f64 {
+        (4.0 * self.target() / self.rate).max(RATE_FALL_QUEUE * self.base())
     }
 
     fn gain(&self) -> f64 {

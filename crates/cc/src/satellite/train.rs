@@ -15,13 +15,31 @@ pub(super) const RATE: u64 = 12_500_000;
 const GAP: Span = Span::from_millis(5);
 /// Fewer packets between first and last acknowledgement show nothing.
 const MIN_ACKED: u64 = 5;
+/// Of fewer that arrived the delay shows nothing: others were lost, and what waited is not known.
+const WHOLE: u64 = 15;
+/// A first acknowledgement that is later by so many seconds than without a queue may have come in
+/// one lump with the others; and so much of the time that a train has taken is late timers'.
+const LATE: f64 = 0.005;
+/// It has, if the acknowledgements show so many times the rate that the train's delay leaves.
+const LUMP: f64 = 2.0;
+/// Others were late, if they show less than this share of the rate that its delay leaves.
+const LATE_SHARE: f64 = 0.5;
 /// A train that came back at more than this share of the rate at which it left was not
 /// spread by the path: the application had no more for it.
 const SPREAD_SHARE: f64 = 0.8;
 /// Unless it left at this share of its own rate: the path is at least as fast.
 const FAST_SENDING: f64 = 0.5;
 
-/// The first train of a connection that is long enough.
+/// What a train has shown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Shown {
+    /// Bytes per second that the path carries.
+    pub(super) rate: f64,
+    /// Whether acknowledgements were late, and the rate is the least that it may be.
+    pub(super) doubtful: bool,
+}
+
+/// A train: the first that is long enough.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Train {
     sent: u32,
@@ -32,6 +50,11 @@ pub(super) struct Train {
     /// Packets and bytes acknowledged in this frame, and before.
     frame: (u64, u64),
     arrived: (u64, u64),
+    /// How late the first acknowledgement was, seconds.
+    late: f64,
+    /// The steepest slope from the moment at which the first packet's acknowledgement was due:
+    /// as it is, and with [`LATE`] seconds more.
+    delayed: (f64, f64),
     /// First acknowledgement: when.
     from: Option<Time>,
     /// Packets and bytes acknowledged after it.
@@ -45,6 +68,11 @@ pub(super) struct Train {
 }
 
 impl Train {
+    /// Whether any of it has left.
+    pub(super) fn has_begun(&self) -> bool {
+        self.first.is_some()
+    }
+
     /// Whether all of it has left.
     pub(super) fn is_out(&self) -> bool {
         self.sent >= PACKETS
@@ -91,10 +119,20 @@ impl Train {
         }
     }
 
-    /// Once, when the train has arrived: bytes per second that it shows, if it shows any.
-    /// One that only shows how slowly it left does not count; another one is waited for.
-    /// Where acknowledgements are not `smooth`, they do not show more than the train's own rate.
-    pub(super) fn on_acks_done(&mut self, now: Time, smooth: bool) -> Option<Option<f64>> {
+    /// Share of its packets that were lost.
+    pub(super) fn lost_share(&self) -> f64 {
+        f64::from(self.lost) / f64::from(PACKETS)
+    }
+
+    /// Once, when the train has arrived: what it shows, if it shows anything. One that only shows
+    /// how slowly it left does not count; another one is waited for. `base` is the round trip
+    /// without a queue, `steady` whether it was known before the train.
+    pub(super) fn on_acks_done(
+        &mut self,
+        now: Time,
+        base: Span,
+        steady: bool,
+    ) -> Option<Option<Shown>> {
         if !self.is_out() || self.done {
             return None;
         }
@@ -102,7 +140,16 @@ impl Train {
         if packets > 0 {
             self.arrived.0 += packets;
             self.arrived.1 += bytes;
+            let due = self.first.map_or(now, |first| first + base);
+            let delay = now.since(due).as_secs_f64();
+            let (late, exact) = (&mut self.late, &mut self.delayed);
+            let bytes_after = self.arrived.1 as f64 * (1.0 - 1.0 / self.arrived.0 as f64);
+            if delay > 0.0 {
+                exact.0 = exact.0.max(bytes_after / delay);
+            }
+            exact.1 = exact.1.max(bytes_after / (delay + LATE));
             if self.from.is_none() {
+                *late = delay;
                 self.from = Some(now);
             } else {
                 self.since.0 += packets;
@@ -128,8 +175,37 @@ impl Train {
             return None;
         }
         self.done = true;
-        // Acknowledgements that come in a lump show nothing but that.
-        let most = if smooth { f64::INFINITY } else { RATE as f64 };
-        Some(self.shown.map(|shown| shown.min(most)))
+        Some(self.read(steady))
+    }
+
+    /// What its acknowledgements show, and what its delay does where they came late.
+    fn read(&self, steady: bool) -> Option<Shown> {
+        let exact = |rate: f64| Shown {
+            rate: rate.min(RATE as f64),
+            doubtful: false,
+        };
+        let doubtful = |rate: f64| Shown {
+            rate: rate.min(RATE as f64),
+            doubtful: true,
+        };
+        let (most, least) = self.delayed;
+        let whole = self.arrived.0 >= WHOLE;
+        let Some(shown) = self.shown else {
+            return (steady && whole && least > 0.0).then(|| doubtful(least));
+        };
+        let lump = shown > FAST_SENDING * RATE as f64 && shown > LUMP * most;
+        if whole && self.late > LATE && most > 0.0 && lump {
+            Some(doubtful(most))
+        } else if whole && steady && shown < LATE_SHARE * least {
+            Some(doubtful(shown))
+        } else if self.late > LATE {
+            // Some of them may have come in a lump.
+            Some(exact(shown))
+        } else {
+            Some(Shown {
+                rate: shown,
+                doubtful: false,
+            })
+        }
     }
 }

@@ -168,6 +168,7 @@ impl Emulator {
             match request {
                 Request::Stop => return true,
                 Request::Status(sender) => {
+                    self.log.hand_over();
                     let _ = sender.send(self.status());
                 }
                 Request::Update(updates, sender) => {

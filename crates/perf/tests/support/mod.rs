@@ -1,15 +1,20 @@
 //! A client and a server of the measurement over one link of 300 ms each way, in virtual time.
 
+use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 
 use bentpipe_cc::PathMemory;
 use bentpipe_link::Scenario;
 use bentpipe_perf::client;
 use bentpipe_perf::clock::Clock;
+use bentpipe_perf::files::{self, Fetch, Files, Sink, Source, Store};
 use bentpipe_perf::parameters::Parameters;
-use bentpipe_perf::protocol::ALPN;
+use bentpipe_perf::protocol::{ALPN, Application};
 use bentpipe_perf::quic::{QuicDialler, Target};
 use bentpipe_perf::report::Report;
 use bentpipe_perf::server::Service;
@@ -19,6 +24,8 @@ use bentpipe_units::Span;
 use bentpipe_vnet::clock::virtual_time;
 use bentpipe_vnet::network::Network;
 use bentpipe_vnet::plan::LinkPlan;
+use futures_util::future::{BoxFuture, FutureExt as _, ready};
+use tokio::io::AsyncWrite;
 
 /// A direction that carries a packet in a fraction of a nanosecond.
 pub const UNLIMITED: &str = "rate = \"1000000 Gbit/s\"";
@@ -38,6 +45,8 @@ pub struct Ends {
     pub lie: i64,
     pub wrong_key: bool,
     pub protocol: &'static [u8],
+    /// Files that are fetched instead of the workload, and the protocol for that.
+    pub files: Option<(Application, Vec<http::Uri>)>,
 }
 
 impl Default for Ends {
@@ -51,6 +60,7 @@ impl Default for Ends {
             lie: 0,
             wrong_key: false,
             protocol: ALPN,
+            files: None,
         }
     }
 }
@@ -123,7 +133,7 @@ fn run(
             false => credentials.fingerprint(),
         };
         let tls = tls::server(credentials, &[ends.protocol], None).expect("TLS");
-        let mut config = noq::ServerConfig::with_crypto(Arc::new(tls));
+        let mut config = noq::ServerConfig::with_crypto(tls);
         config.transport_config(Arc::new(ends.server.transport(PathMemory::default())));
         let socket = network.gateway(address);
         let server = bentpipe_sim::tunnel::endpoint(&clock, socket, (1, 0), Some(config))
@@ -136,6 +146,7 @@ fn run(
             parameters: (&ends.server).into(),
             interval: Span::from_millis(1_000),
             connections: 100,
+            files: Some(Arc::new(Patterns)),
             tell: Arc::new(move |report| told.lock().expect("no panic").push(report)),
         };
         match (ends.dead, ends.lie) {
@@ -152,6 +163,7 @@ fn run(
                 address,
                 name: "server.test".into(),
                 trust: Trust::Key(key.expect("a fingerprint")),
+                application: (ends.files.as_ref()).map_or(Application::Perf, |(files, _)| *files),
                 resume: ends.resume,
                 patience: Span::from_millis(5_000),
             },
@@ -160,12 +172,78 @@ fn run(
             None,
         );
         let parameters = (&ends.client).into();
-        let client = client::run(&dialler, &perf_clock, &workload, parameters, &mut |_| {}).await;
+        let mut record = |_: &_| {};
+        let client = match ends.files {
+            None => client::run(&dialler, &perf_clock, &workload, parameters, &mut record).await,
+            Some((_, files)) => {
+                let fetch = Fetch {
+                    files,
+                    at_once: 2,
+                    store: Arc::new(Patterns),
+                    interval: workload.interval,
+                    changes: false,
+                };
+                files::run(&dialler, &perf_clock, &fetch, parameters, &mut record).await
+            }
+        };
         // The server hears of the end half a round trip later.
         endpoint.wait_idle().await;
         let reports = std::mem::take(&mut *reports.lock().expect("no panic"));
         (client, reports)
     })
+}
+
+/// Files whose path is their length, and whose bytes count up; they are checked where they go.
+struct Patterns;
+
+fn pattern(path: &str) -> io::Result<Vec<u8>> {
+    let length = path.trim_start_matches('/').parse();
+    let length: usize = length.map_err(|_| io::ErrorKind::NotFound)?;
+    Ok((0..=250).cycle().take(length).collect())
+}
+
+impl Files for Patterns {
+    fn open<'a>(&'a self, path: &'a str) -> BoxFuture<'a, io::Result<(Source, u64)>> {
+        let opened = pattern(path).map(|bytes| {
+            let length = bytes.len() as u64;
+            (Box::new(io::Cursor::new(bytes)) as Source, length)
+        });
+        ready(opened).boxed()
+    }
+}
+
+impl Store for Patterns {
+    fn create<'a>(&'a self, path: &'a str) -> BoxFuture<'a, io::Result<Sink>> {
+        let expected = pattern(path).unwrap_or_default();
+        ready(Ok(Box::new(Check(expected.into())) as Sink)).boxed()
+    }
+}
+
+/// What is still to come of a file.
+struct Check(VecDeque<u8>);
+
+impl AsyncWrite for Check {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        assert!(data.len() <= self.0.len(), "too much");
+        assert!(
+            self.0.drain(..data.len()).eq(data.iter().copied()),
+            "wrong content"
+        );
+        Poll::Ready(Ok(data.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        assert!(self.0.is_empty(), "{} bytes are missing", self.0.len());
+        Poll::Ready(Ok(()))
+    }
 }
 
 /// A server that answers with `lie` bytes more than a thousand; less, where it is asked for less.

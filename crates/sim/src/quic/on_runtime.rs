@@ -294,6 +294,7 @@ async fn serve(endpoint: Endpoint, clock: Clock, state: Shared) {
         interval: Span::from_millis(3_600_000),
         connections: 1,
         tell: Arc::new(|_| {}),
+        files: None,
     };
     (service.serve(&clock, peer, connection, SharedEstablishment::default())).await;
 }

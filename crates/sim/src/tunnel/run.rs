@@ -218,9 +218,10 @@ impl<'a> Run<'a> {
             .expect("a socket in memory has an address");
         let connector = Connector {
             endpoint: endpoint.clone(),
-            identity,
+            identity: tokio::sync::watch::channel(identity).1,
+            instance: None,
             gateway: Target::from(GATEWAY),
-            gateway_key,
+            gateway_keys: Arc::new(gateway_key),
             transport: seeded(&plan.transport, self.plan.seed, index as u64 + 1),
             paths: Paths::default(),
             resolver: NoNames,

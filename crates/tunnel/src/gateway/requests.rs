@@ -13,6 +13,7 @@ use super::dial::Dialler;
 use super::dns;
 use super::ip::IpNetwork;
 use super::policy::Policies;
+use super::sessions::Sessions;
 use super::usage::{Metered, Usages};
 use crate::flow::stalled::{Held, StalledFlows};
 use crate::flow::stream::Down as _;
@@ -23,6 +24,7 @@ use crate::identity::{Fingerprint, PeerRole, Registry};
 use crate::session::{BidiStream, path_summary, remote_address};
 use crate::sockets::Dial;
 use crate::wire::dns::MAX_UNDER_WAY;
+use crate::wire::notices::Ask;
 use crate::wire::proxy_status::{self, ErrorKind, Refusal};
 use crate::wire::request::Request;
 use crate::wire::{MAX_FIELD_SECTION, connect};
@@ -42,6 +44,8 @@ pub(super) type RequestStream = h3::server::RequestStream<BidiStream, Bytes>;
 pub struct Requests<D> {
     /// The keys that may be enrolled with.
     pub registry: Arc<dyn Registry>,
+    /// The open sessions.
+    pub sessions: Arc<Sessions>,
     /// Connections to origins.
     pub dialler: Dialler<D>,
     /// The memory that flows are lent receive windows from.
@@ -66,6 +70,8 @@ pub struct Requests<D> {
 pub(super) struct Peer {
     connection: noq::Connection,
     pub(super) key: Fingerprint,
+    /// The key under which what it uses is counted.
+    pub(super) account: Fingerprint,
     role: PeerRole,
     pub(super) flows: Flows,
     stalled: StalledFlows,
@@ -75,6 +81,8 @@ pub(super) struct Peer {
     pub(super) udp: Semaphore,
     /// Questions of DNS that it may have under way at the same time.
     asking: Semaphore,
+    /// Questions for notices that wait.
+    noticing: Semaphore,
 }
 
 impl<D: Dial> Requests<D> {
@@ -85,16 +93,18 @@ impl<D: Dial> Requests<D> {
         key: Fingerprint,
         role: PeerRole,
     ) {
-        let wire = Connection::new(connection.clone(), &self.pool, self.flow_window);
+        let (wire, flows) = Connection::new(connection.clone(), &self.pool, self.flow_window);
         let peer = Arc::new(Peer {
             connection: connection.clone(),
             key,
+            account: self.registry.account(&key),
             role,
-            flows: wire.flows(),
+            flows,
             stalled: StalledFlows::default(),
             resolving: Semaphore::new(MAX_RESOLVING),
             udp: Semaphore::new(self.udp_flows.load(Ordering::Relaxed)),
             asking: Semaphore::new(MAX_UNDER_WAY),
+            noticing: Semaphore::new(1),
         });
         let mut requests = match h3::server::builder()
             .max_field_section_size(MAX_FIELD_SECTION)
@@ -187,7 +197,7 @@ impl<D: Dial> Requests<D> {
         match (request, peer.role) {
             (Ok(Request::Connect(target)), PeerRole::Terminal) => {
                 let connected = async {
-                    let place = self.usages.enter(peer.key, &self.policies)?;
+                    let place = self.usages.enter(peer.account, &self.policies)?;
                     let client = remote_address(&peer.connection);
                     let connecting =
                         self.dialler
@@ -238,12 +248,29 @@ impl<D: Dial> Requests<D> {
                     }
                 }
             }
+            (Ok(Request::Renew(new)), PeerRole::Terminal) => {
+                match self.registry.renew(&peer.key, new) {
+                    Ok(()) => {
+                        tracing::info!(old = %peer.key, %new, "terminal has a new key");
+                        Box::pin(accept(stream)).await;
+                    }
+                    Err(why) => {
+                        tracing::warn!(key = %peer.key, %new, "terminal has no new key: {why}");
+                        Box::pin(refuse(stream, &prohibited(&why))).await;
+                    }
+                }
+            }
+            (Ok(Request::Notices(ask)), PeerRole::Terminal) => {
+                Box::pin(self.notice(&ask, stream, peer)).await;
+            }
             (
                 Ok(
                     Request::Connect(_)
                     | Request::ConnectUdp(_)
                     | Request::ConnectIp
-                    | Request::Dns(_),
+                    | Request::Dns(_)
+                    | Request::Renew(_)
+                    | Request::Notices(_),
                 ),
                 _,
             ) => {
@@ -257,6 +284,37 @@ impl<D: Dial> Requests<D> {
                 .await;
             }
             (Err(refusal), _) => Box::pin(refuse(stream, &refusal)).await,
+        }
+    }
+
+    /// Answers a question for notices when there are some; one at a time.
+    async fn notice(&self, ask: &Ask, mut stream: RequestStream, peer: &Peer) {
+        let unavailable = |detail: &str| Refusal {
+            kind: ErrorKind::ConnectionLimitReached,
+            detail: detail.into(),
+        };
+        let Ok(_place) = peer.noticing.try_acquire() else {
+            return refuse(stream, &unavailable("another question waits already")).await;
+        };
+        if let Some(next) = ask.known_key {
+            self.registry.knows(&peer.key, next);
+        }
+        // Whoever wants silence for some time wants to know what becomes of a silent path.
+        if ask.after.is_some()
+            && let Some(path) = peer.connection.path(noq::PathId::ZERO)
+        {
+            let _ = path.set_keep_alive_interval(None);
+        }
+        let mut draining = self.draining.clone();
+        tokio::select! {
+            notices = self.sessions.notices(&peer.key, &peer.connection, ask) => {
+                let _ = stream.send_response(notices.response()).await;
+                let _ = stream.finish().await;
+            }
+            () = async { drop(draining.wait_for(|&draining| draining).await) } => {
+                refuse(stream, &unavailable("the gateway is being stopped")).await;
+            }
+            _ = peer.connection.closed() => {}
         }
     }
 

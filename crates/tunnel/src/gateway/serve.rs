@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use bentpipe_cc::PathMemory;
@@ -40,12 +41,12 @@ const REVOCATION: Duration = Duration::from_secs(2);
 /// A running gateway.
 pub struct Gateway<D> {
     endpoint: noq::Endpoint,
-    server: noq::ServerConfig,
+    server: RwLock<noq::ServerConfig>,
     registry: Arc<dyn Registry>,
     transport: Transport,
     requests: Arc<Requests<D>>,
     paths: Paths,
-    sessions: Sessions,
+    sessions: Arc<Sessions>,
     drain: watch::Sender<bool>,
     enrolments: Semaphore,
     /// Lines about handshakes that failed.
@@ -100,8 +101,10 @@ impl<D: Dial> Gateway<D> {
             ip,
         } = configuration;
         let (drain, draining) = watch::channel(false);
+        let sessions = Arc::<Sessions>::default();
         let requests = Arc::new(Requests {
             registry: registry.clone(),
+            sessions: sessions.clone(),
             dialler: Dialler::new(egress, dialler),
             pool: transport.pool(),
             flow_window: transport.flow_window(),
@@ -114,12 +117,12 @@ impl<D: Dial> Gateway<D> {
         });
         Arc::new(Self {
             endpoint,
-            server,
+            server: RwLock::new(server),
             registry,
             transport,
             requests,
             paths,
-            sessions: Sessions::default(),
+            sessions,
             drain,
             enrolments: Semaphore::new(MAX_ENROLMENTS),
             refusals: LogLimit::default(),
@@ -186,9 +189,33 @@ impl<D: Dial> Gateway<D> {
     /// The configuration for a session whose controller works with `memory`.
     fn server(&self, memory: PathMemory) -> Arc<noq::ServerConfig> {
         let transport = self.transport.quic(MAX_FLOWS, memory);
-        let mut server = self.server.clone();
+        let server = self.server.read().unwrap_or_else(PoisonError::into_inner);
+        let mut server = server.clone();
         server.transport_config(Arc::new(transport));
         Arc::new(server)
+    }
+
+    /// Sessions that begin from now on see the key of `server`, of [`server_config`].
+    pub fn set_server(&self, server: noq::ServerConfig) {
+        self.endpoint.set_server_config(Some(server.clone()));
+        *self.server.write().unwrap_or_else(PoisonError::into_inner) = server;
+    }
+
+    /// Tells terminals that the gateway's next key is `next`, now and in sessions to come.
+    pub fn announce(&self, next: Option<Fingerprint>) {
+        self.sessions.announce(next);
+    }
+
+    /// The old key of a terminal is good no longer, once a session has shown its new one and
+    /// none with the old one is left.
+    fn retire(&self, key: &Fingerprint) {
+        if let Some((old, new)) = self.registry.renewal(key)
+            && self.sessions.get(&new).is_some()
+            && self.sessions.get(&old).is_none()
+        {
+            self.registry.retire(&old);
+            tracing::info!(%old, %new, "a terminal's old key is good no longer");
+        }
     }
 
     /// UDP datagrams that belonged to a session, so far.
@@ -204,6 +231,15 @@ impl<D: Dial> Gateway<D> {
     /// The open sessions, for status and figures.
     pub fn sessions(&self) -> Vec<(Fingerprint, noq::Connection)> {
         self.sessions.all()
+    }
+
+    /// Where other machines have live sessions from that use the same key as a terminal's session.
+    pub fn others_with_key(
+        &self,
+        key: &Fingerprint,
+        connection: &noq::Connection,
+    ) -> Vec<SocketAddr> {
+        self.sessions.others(key, connection)
     }
 
     /// Replaces what may be dialled, for flows from now on.
@@ -269,9 +305,16 @@ impl<D: Dial> Gateway<D> {
         let lease = (role == PeerRole::Terminal).then(|| self.paths.lease(key, memory));
         let known = lease.as_ref().map(PathLease::describe);
         tracing::info!(%from, %key, ?role, known, "session is up");
+        self.retire(&key);
         let serving = self.requests.serve(&connection, key, role);
         if role == PeerRole::Terminal {
-            serving.await;
+            tokio::select! {
+                () = serving => {}
+                never = async {
+                    self.sessions.judge(&key, &connection).await;
+                    std::future::pending::<std::convert::Infallible>().await
+                } => match never {},
+            }
         } else if tokio::time::timeout(ENROLMENT_TIMEOUT, serving)
             .await
             .is_err()
@@ -285,6 +328,7 @@ impl<D: Dial> Gateway<D> {
         let path = path_summary(&connection);
         tracing::info!(%from, %key, %path, "session ended: {why}");
         self.sessions.ended(&key, &connection);
+        self.retire(&key);
     }
 }
 

@@ -87,7 +87,7 @@ impl<D: Dial> Requests<D> {
         let opened = match peer.udp.try_acquire() {
             Ok(place) => {
                 let dialled = async {
-                    let usage = self.usages.enter(peer.key, &self.policies)?;
+                    let usage = self.usages.enter(peer.account, &self.policies)?;
                     let dialled = self
                         .dialler
                         .connect_udp(target, &peer.resolving, usage.policy());

@@ -7,14 +7,17 @@
 //!
 //! - `key`: an end's own private key
 //! - `registry`: the keys that a gateway accepts
+//! - `gateway_keys`: the keys that a terminal accepts of a gateway
 //! - [`tls`]: the handshake
 //! - [`enrolment_line`]: the one line that pairs a terminal with a gateway
 
 mod key;
 mod registry;
+mod gateway_keys;
 pub mod tls;
 pub mod enrolment_line;
 
 pub use bentpipe_quic::fingerprint::{Fingerprint, FingerprintError};
+pub use gateway_keys::GatewayKeys;
 pub use key::{Identity, IdentityError};
 pub use registry::{PeerRole, Registry};

@@ -23,4 +23,32 @@ pub trait Registry: fmt::Debug + Send + Sync + 'static {
     /// Enrols `terminal` on the strength of `enrolment`, which is thereby used up:
     /// afterwards it only lets the same terminal ask again. The error says why not.
     fn enrol(&self, enrolment: &Fingerprint, terminal: Fingerprint) -> Result<(), String>;
+
+    /// Knows the terminal with the key `old` by `new` from now on. `old` is good as well, until
+    /// it is [retired](Self::retire). The error says why not.
+    fn renew(&self, old: &Fingerprint, new: Fingerprint) -> Result<(), String> {
+        let _ = (old, new);
+        Err("this gateway does not change keys".into())
+    }
+
+    /// The old and the new key of the terminal with `key`, while both are good.
+    fn renewal(&self, key: &Fingerprint) -> Option<(Fingerprint, Fingerprint)> {
+        let _ = key;
+        None
+    }
+
+    /// A terminal's `old` key is good no longer.
+    fn retire(&self, old: &Fingerprint) {
+        let _ = old;
+    }
+
+    /// The key under which what the terminal with `key` uses is counted: its first.
+    fn account(&self, key: &Fingerprint) -> Fingerprint {
+        *key
+    }
+
+    /// The terminal with `key` has written down that the gateway's next key is `next`.
+    fn knows(&self, key: &Fingerprint, next: Fingerprint) {
+        let _ = (key, next);
+    }
 }

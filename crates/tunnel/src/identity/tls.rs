@@ -16,8 +16,9 @@ use bentpipe_quic::fingerprint::Fingerprint;
 /// The application protocol that TLS negotiates (RFC 9114, section 3.1).
 const ALPN: &[u8] = b"h3";
 
-/// TLS of a terminal that will only speak to the gateway with key `gateway`.
-pub fn client(identity: &Identity, gateway: Fingerprint) -> QuicClientConfig {
+/// TLS of a terminal that will only speak to a gateway with one of the keys `gateway`, the
+/// present one first.
+pub fn client(identity: &Identity, gateway: Vec<Fingerprint>) -> QuicClientConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = Arc::new(ExpectGateway {
         expected: gateway,
@@ -88,10 +89,10 @@ macro_rules! signatures {
     };
 }
 
-/// Accepts the gateway with the expected key, and no other.
+/// Accepts the gateway with one of the expected keys, and no other.
 #[derive(Debug)]
 struct ExpectGateway {
-    expected: Fingerprint,
+    expected: Vec<Fingerprint>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -105,12 +106,13 @@ impl ServerCertVerifier for ExpectGateway {
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let presented = Fingerprint::of(certificate)?;
-        if presented == self.expected {
+        if self.expected.contains(&presented) {
             return Ok(ServerCertVerified::assertion());
         }
+        let expected: Vec<_> = self.expected.iter().map(Fingerprint::to_string).collect();
         Err(refused(format!(
             "the gateway's key is {presented}, but this terminal expects {}",
-            self.expected
+            expected.join(" or ")
         )))
     }
 

@@ -1,5 +1,6 @@
 //! The connector: opens a terminal's session with a gateway.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +10,17 @@ use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 
+use tokio::sync::watch;
+
 use super::session::Session;
 use super::{liveness, probe};
-use crate::identity::{Fingerprint, Identity, tls};
+use crate::identity::{Fingerprint, GatewayKeys, Identity, tls};
 use crate::paths::Paths;
 use crate::session::{describe, remote_address};
 use crate::sockets::Resolve;
 use crate::target::{Host, Target};
 use crate::transport::Transport;
+use crate::wire::notices::Ask;
 
 /// An attempt to open a session ends after this: seven timeouts of a GEO handshake.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(12);
@@ -31,12 +35,15 @@ pub(super) const BACKOFF: (Duration, Duration) =
 pub struct Connector<R> {
     /// Where from.
     pub endpoint: noq::Endpoint,
-    /// As whom.
-    pub identity: Arc<Identity>,
+    /// As whom, from the next session on.
+    pub identity: watch::Receiver<Arc<Identity>>,
+    /// A random number of this process, with which the gateway is asked for notices; without, it
+    /// is not asked.
+    pub instance: Option<u64>,
     /// Where to.
     pub gateway: Target,
-    /// The key that must be there.
-    pub gateway_key: Fingerprint,
+    /// The keys that may be there.
+    pub gateway_keys: Arc<dyn GatewayKeys>,
     /// With what windows and controller.
     pub transport: Transport,
     /// What earlier sessions learnt of the way there.
@@ -99,9 +106,11 @@ impl<R: Resolve> Connector<R> {
     }
 
     async fn open_at(&self, address: SocketAddr) -> Result<Session, SessionError> {
-        let tls = Arc::new(tls::client(&self.identity, self.gateway_key));
+        let identity = self.identity.borrow().clone();
+        let keys = self.gateway_keys.accepted();
+        let known = keys.iter().find_map(|key| self.paths.known(key));
+        let tls = Arc::new(tls::client(&identity, keys));
         let mut config = noq::ClientConfig::new(tls);
-        let known = self.paths.known(&self.gateway_key);
         let memory = known.map_or_else(PathMemory::default, PathMemory::with);
         // The gateway opens no requests towards us.
         config.transport_config(Arc::new(self.transport.quic(0, memory.clone())));
@@ -114,11 +123,21 @@ impl<R: Resolve> Connector<R> {
             .await
             .map_err(|_| SessionError::NoAnswer(address))?
             .map_err(|error| SessionError::Lost(describe(&error)))?;
+        let shown = Fingerprint::of_peer(&connection)
+            .ok_or_else(|| SessionError::Lost("the gateway has shown no key".into()))?;
+        self.gateway_keys.shown(&shown);
         // Only now: what is known would not age while the gateway cannot be reached.
-        let lease = self.paths.lease(self.gateway_key, memory);
-        Session::new(connection, &self.transport, lease, self.gateway.clone())
-            .await
-            .map_err(SessionError::Http)
+        let lease = self.paths.lease(shown, memory);
+        let key = identity.fingerprint();
+        Session::new(
+            connection,
+            &self.transport,
+            lease,
+            self.gateway.clone(),
+            key,
+        )
+        .await
+        .map_err(SessionError::Http)
     }
 
     /// Follows `session` until it ends, and ends it when the gateway has forgotten it.
@@ -129,7 +148,43 @@ impl<R: Resolve> Connector<R> {
         tokio::select! {
             _ = session.closed() => {}
             () = liveness::forgotten(session, &self.endpoint, &addresses) => session.forget(),
+            never = self.listen(session) => match never {},
         }
+    }
+
+    /// Hears the gateway's notices, for as long as the session is open.
+    async fn listen(&self, session: &Session) -> Infallible {
+        if let Some(instance) = self.instance
+            && session.accepted().await.is_ok()
+        {
+            let mut ask = Ask {
+                instance: Some(instance),
+                ..Ask::default()
+            };
+            let mut told = Vec::new();
+            // A gateway that is being stopped, or not of ours, has none.
+            while let Ok(notices) = session.notices(&ask).await {
+                ask.seen = Some(notices.revision);
+                if let Some(next) = notices.next_key {
+                    match self.gateway_keys.announced(next) {
+                        Ok(()) => ask.known_key = Some(next),
+                        Err(error) => {
+                            tracing::error!(gateway = %self.gateway, %next, "the gateway has announced its next key, which cannot be kept: {error}; after the change this terminal would not accept it")
+                        }
+                    }
+                }
+                if notices.same_key != told && !notices.same_key.is_empty() {
+                    let others = &notices.same_key;
+                    let key = session.identity();
+                    tracing::error!(
+                        %key, ?others,
+                        "another machine uses this terminal's key: pair one of the two anew, with a key of its own (remove its terminal.key, then `bentpipe terminal join`)"
+                    );
+                }
+                told = notices.same_key;
+            }
+        }
+        std::future::pending().await
     }
 
     /// How long an answer of the gateway takes; `None` if none comes.

@@ -35,7 +35,7 @@ const SESSION_WAIT: Duration = Duration::from_secs(10);
 /// How long the gateway has to say whether the origin accepts: the ten seconds that it
 /// gives the origin, and a satellite there and back. A gateway that has vanished is not
 /// waited for until its session times out.
-pub(super) const ANSWER_WAIT: Duration = Duration::from_secs(15);
+const ANSWER_WAIT: Duration = Duration::from_secs(15);
 
 type RequestStream = h3::client::RequestStream<BidiStream, Bytes>;
 
@@ -279,9 +279,17 @@ pub(super) async fn answered(
     session: &Session,
     answer: impl Future<Output = Result<Response<()>, StreamError>>,
 ) -> Result<Response<()>, FlowError> {
-    let answer = tokio::time::timeout(ANSWER_WAIT, answer);
+    Ok(within_patience(session, answer).await??)
+}
+
+/// What the gateway has to say first, as long as it may take and the gateway is heard.
+pub(super) async fn within_patience<T>(
+    session: &Session,
+    word: impl Future<Output = T>,
+) -> Result<T, FlowError> {
+    let word = tokio::time::timeout(ANSWER_WAIT, word);
     tokio::select! {
-        answer = answer => Ok(answer.map_err(|_| FlowError::Unanswered)??),
+        word = word => word.map_err(|_| FlowError::Unanswered),
         () = session.silent_for(SILENCE_WAIT) => Err(FlowError::Unanswered),
     }
 }

@@ -35,6 +35,8 @@ const NEARER: u32 = 3;
 const NEARER_BY: Duration = Duration::from_millis(10);
 /// Flows of a gateway that was left because it was silent have so long to hear from it.
 const SILENCE: Duration = Duration::from_secs(8);
+/// It is looked so often whether a session that was left has flows.
+const LOOK: Duration = Duration::from_secs(1);
 /// Wait after another machine with the same key has taken the session: two that take it
 /// from each other do so at leisure.
 const REPLACED_WAIT: Duration = Duration::from_secs(60);
@@ -125,6 +127,10 @@ impl<R: Resolve> Gateways<R> {
                         self.lost(index, &session, &why);
                         break;
                     }
+                    opened = self.renewed(index, &session) => {
+                        tracing::info!(gateway = %self.name(index), key = %opened.identity(), "new flows go to a session with this terminal's new key");
+                        session = opened;
+                    }
                     (other, opened) = self.better(index, &session) => {
                         tracing::info!(from = %self.name(index), to = %self.name(other), "new flows go to another gateway");
                         (index, session) = (other, opened);
@@ -183,6 +189,11 @@ impl<R: Resolve> Gateways<R> {
         if let Some(open) = open.filter(|open| !open.is_silent()) {
             return Some(open);
         }
+        self.open_with(index).await
+    }
+
+    /// A new session with a gateway; `None` if there cannot be one now.
+    async fn open_with(&self, index: usize) -> Option<Session> {
         match self.connectors[index].open().await {
             Ok(session) => {
                 let (connector, followed) = (self.connectors[index].clone(), session.clone());
@@ -216,7 +227,7 @@ impl<R: Resolve> Gateways<R> {
         }
         tracing::warn!(gateway = %self.name(index), %path, "session lost: {why}");
         if session.was_replaced() {
-            let key = self.connectors[index].identity.fingerprint();
+            let key = session.identity();
             tracing::error!(
                 %key,
                 "another machine uses this terminal's key: pair one of the two anew, with a key of its own (remove its terminal.key, then `bentpipe terminal join`). Next attempt in {} s",
@@ -225,6 +236,32 @@ impl<R: Resolve> Gateways<R> {
             known.wait = REPLACED_WAIT;
         }
         known.failed();
+    }
+
+    /// Waits until this terminal has another key than it has shown in `session`; a session with
+    /// that. The old one is closed when its flows have ended.
+    async fn renewed(&self, index: usize, session: &Session) -> Session {
+        let mut identity = self.connectors[index].identity.clone();
+        let shown = session.identity();
+        loop {
+            let other = identity.wait_for(|identity| identity.fingerprint() != shown);
+            if other.await.is_err() {
+                return std::future::pending().await;
+            }
+            match self.open_with(index).await {
+                Some(opened) if opened.accepted().await.is_ok() => {
+                    let left = session.clone();
+                    tokio::spawn(async move {
+                        while !left.is_closed() && left.has_flows() {
+                            tokio::time::sleep(LOOK).await;
+                        }
+                        left.close();
+                    });
+                    return opened;
+                }
+                _ => tokio::time::sleep(BACKOFF.1).await,
+            }
+        }
     }
 
     /// Measures the gateways until another than `current` is to be moved to; a session with it.

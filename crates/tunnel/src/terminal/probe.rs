@@ -24,7 +24,7 @@ pub async fn round_trip(
 ) -> Option<Duration> {
     // Should it speak that version after all, it hears the key of nobody.
     let nobody = Identity::from_seed(&[0; 32]);
-    let tls = tls::client(&nobody, nobody.fingerprint());
+    let tls = tls::client(&nobody, vec![nobody.fingerprint()]);
     let mut config = noq::ClientConfig::new(Arc::new(tls));
     config.version(VERSION);
     let began = now();

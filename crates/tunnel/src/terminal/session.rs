@@ -15,8 +15,9 @@ use crate::paths::PathLease;
 use crate::session::{BidiStream, REPLACED, close, describe, path_summary, remote_address};
 use crate::target::Target;
 use crate::transport::Transport;
+use crate::wire::notices::{Ask, Notices};
 use crate::wire::proxy_status::{ErrorKind, Refusal};
-use crate::wire::{MAX_FIELD_SECTION, connect, connect_ip, connect_udp, dns, enrol};
+use crate::wire::{MAX_FIELD_SECTION, connect, connect_ip, connect_udp, dns, enrol, notices};
 
 /// An open session. Clones are the same session.
 #[derive(Clone)]
@@ -28,6 +29,10 @@ pub struct Session {
     /// It waits for an answer of the gateway, in vain so far.
     silent: Arc<watch::Sender<bool>>,
     forgotten: Arc<AtomicBool>,
+    /// A question for notices is open, which is a stream and no flow.
+    noticing: Arc<AtomicBool>,
+    /// This terminal's key in it.
+    identity: Fingerprint,
     /// The gateway as it was asked for, the authority of requests.
     gateway: Arc<Target>,
 }
@@ -36,19 +41,20 @@ pub struct Session {
 pub type DownStream = h3::client::RequestStream<RecvStream, Bytes>;
 
 impl Session {
-    /// HTTP/3 on `connection`; the error says why not.
+    /// HTTP/3 on `connection`, in which this terminal has shown the key `identity`; the error says
+    /// why not.
     pub(super) async fn new(
         connection: noq::Connection,
         transport: &Transport,
         lease: PathLease,
         gateway: Target,
+        identity: Fingerprint,
     ) -> Result<Self, String> {
-        let wire = Connection::new(
+        let (wire, flows) = Connection::new(
             connection.clone(),
             &transport.pool(),
             transport.flow_window(),
         );
-        let flows = wire.flows();
         let (mut driver, requests) = h3::client::builder()
             .max_field_section_size(MAX_FIELD_SECTION)
             .send_grease(false)
@@ -67,6 +73,8 @@ impl Session {
             lease: Arc::new(lease),
             silent: Arc::new(watch::Sender::new(false)),
             forgotten: Arc::default(),
+            noticing: Arc::default(),
+            identity,
             gateway: Arc::new(gateway),
         })
     }
@@ -120,7 +128,8 @@ impl Session {
 
     /// Whether flows are open in it.
     pub(super) fn has_flows(&self) -> bool {
-        self.flows.windows.has_flows()
+        let noticing = usize::from(self.noticing.load(Ordering::Relaxed));
+        self.flows.windows.open() > noticing
     }
 
     /// Whether both are the same session.
@@ -176,25 +185,46 @@ impl Session {
 
     /// Asks the gateway to enrol `terminal`, and waits for its answer.
     pub async fn enrol(&self, gateway: &Target, terminal: &Fingerprint) -> Result<(), String> {
+        self.request(enrol::request(gateway, terminal)).await?;
+        Ok(())
+    }
+
+    /// Asks the gateway to know this terminal by its new key `terminal`, and waits for its answer.
+    pub async fn renew(&self, terminal: &Fingerprint) -> Result<(), String> {
+        self.request(enrol::renewal(&self.gateway, terminal))
+            .await?;
+        Ok(())
+    }
+
+    /// Asks the gateway for notices, and waits until it has some.
+    pub async fn notices(&self, ask: &Ask) -> Result<Notices, String> {
+        self.noticing.store(true, Ordering::Relaxed);
+        let answer = self.request(notices::request(&self.gateway, ask)).await;
+        self.noticing.store(false, Ordering::Relaxed);
+        Notices::read(&answer?).ok_or_else(|| "the answer has no notices".into())
+    }
+
+    /// The key that this terminal has shown.
+    pub fn identity(&self) -> Fingerprint {
+        self.identity
+    }
+
+    /// Sends a request without a body, and waits for its answer. The error says why it was refused.
+    async fn request(&self, request: http::Request<()>) -> Result<http::Response<()>, String> {
         let ask = async {
             let mut requests = self.requests.clone();
-            let mut stream = requests
-                .send_request(enrol::request(gateway, terminal))
-                .await?;
+            let mut stream = requests.send_request(request).await?;
             stream.finish().await?;
             stream.recv_response().await
         };
-        let response = match ask.await {
-            Ok(response) => response,
-            // The connection knows better why it broke.
-            Err(error) => {
-                return Err(self
-                    .connection
-                    .close_reason()
-                    .map_or(error.to_string(), |e| describe(&e)));
-            }
+        // The connection knows better why it broke.
+        let broken = |error: StreamError| {
+            let reason = self.connection.close_reason();
+            reason.map_or(error.to_string(), |reason| describe(&reason))
         };
-        Refusal::read(&response).map_err(|refusal| refusal.to_string())
+        let response = ask.await.map_err(broken)?;
+        Refusal::read(&response).map_err(|refusal| refusal.to_string())?;
+        Ok(response)
     }
 
     /// Asks the gateway a question of DNS, and waits for the answer: messages of RFC 1035.
@@ -273,7 +303,9 @@ impl Session {
         let sent = self.stats().frame_tx;
         let probes = self.connection.path_stats(noq::PathId::ZERO);
         let probes = probes.map_or(0, |path| path.sent_plpmtud_probes);
-        (sent.stream + sent.datagram + sent.ping + sent.max_data).saturating_sub(probes)
+        let flows = sent.stream + sent.reset_stream + sent.stop_sending + sent.max_stream_data;
+        let session = sent.datagram + sent.ping + sent.max_data;
+        (flows + session).saturating_sub(probes)
     }
 
     /// The smoothed round trip.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::flows::{ANSWER_WAIT, Terminal};
+use super::flows::{Terminal, answered, within_patience};
 use super::session::DownStream;
 use crate::flow::FlowError;
 use crate::flow::stream::{Down as _, Up as _};
@@ -68,7 +68,7 @@ impl Terminal {
                 tracing::debug!(%target, "UDP flow ended: {error}");
                 match error {
                     FlowError::Refused(refusal) => unreachable(&refusal),
-                    FlowError::NoSession => Some(Unreachable::Host),
+                    FlowError::NoSession | FlowError::Unanswered => Some(Unreachable::Host),
                     _ => None,
                 }
             }
@@ -84,10 +84,8 @@ impl Terminal {
     ) -> Result<(), FlowError> {
         let session = self.open_session().await?;
         // RFC 9220, section 3, and RFC 9297, section 2.1.1: the gateway's settings come first.
-        let accepted = tokio::time::timeout(ANSWER_WAIT, session.accepted()).await;
-        if !matches!(accepted, Ok(Ok(()))) {
-            return Err(FlowError::NoSession);
-        }
+        let accepted = within_patience(&session, session.accepted()).await?;
+        accepted.map_err(|_| FlowError::NoSession)?;
         let stream = session.connect_udp(target, host).await?;
         let id = stream.id();
         session
@@ -98,8 +96,7 @@ impl Terminal {
         let stopped = session.flows().stops.stopped(id);
         let (mut up, mut down) = stream.split();
         let opened = async |down: &mut DownStream| {
-            let answer = tokio::time::timeout(ANSWER_WAIT, down.recv_response());
-            let answer = answer.await.map_err(|_| FlowError::Unanswered)??;
+            let answer = answered(&session, down.recv_response()).await?;
             Refusal::read(&answer).map_err(FlowError::Refused)
         };
         let halves = (&mut up, &mut down);

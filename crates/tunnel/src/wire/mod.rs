@@ -4,7 +4,8 @@
 //! - [`connect_udp`]: the request for UDP datagrams, carried as [`datagram`]s and [`capsule`]s
 //! - [`connect_ip`]: the request for IP packets, carried so too
 //! - [`dns`]: a question of DNS
-//! - [`enrol`]: the request to enrol a terminal
+//! - [`enrol`]: the requests to enrol a terminal, and to change its key
+//! - [`notices`]: what the gateway has to tell a terminal
 //! - [`request`]: any of them, as the gateway reads it
 //! - [`proxy_status`]: the answer when a request fails
 
@@ -16,6 +17,7 @@ pub mod connect_udp;
 pub mod connect_ip;
 pub mod dns;
 pub mod enrol;
+pub mod notices;
 pub mod request;
 
 /// Largest header section that either end takes (RFC 9114, section 4.2.2), bytes.

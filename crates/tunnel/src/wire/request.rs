@@ -4,7 +4,7 @@ use bentpipe_quic::connect_headers::CONNECT_IP;
 use http::Method;
 
 use super::proxy_status::{ErrorKind, Refusal};
-use super::{connect, connect_ip, connect_udp, dns, enrol};
+use super::{connect, connect_ip, connect_udp, dns, enrol, notices};
 use crate::identity::Fingerprint;
 use crate::target::Target;
 
@@ -21,6 +21,10 @@ pub enum Request {
     Dns(dns::Question),
     /// To enrol a terminal.
     Enrol(Fingerprint),
+    /// To know the terminal by another key.
+    Renew(Fingerprint),
+    /// Notices, as soon as there are some.
+    Notices(notices::Ask),
 }
 
 impl Request {
@@ -49,6 +53,12 @@ impl Request {
             _ if request.uri().path() == dns::PATH => dns::question(request).map(Self::Dns),
             Method::POST if request.uri().path() == enrol::PATH => {
                 enrol::terminal(request).map(Self::Enrol)
+            }
+            Method::POST if request.uri().path() == enrol::RENEWAL_PATH => {
+                enrol::terminal(request).map(Self::Renew)
+            }
+            Method::GET if request.uri().path() == notices::PATH => {
+                Ok(Self::Notices(notices::ask(request)))
             }
             _ => Err(unsupported("this is a proxy")),
         }

@@ -34,6 +34,7 @@ use hickory_proto::op::{Message, OpCode};
 use hickory_proto::rr::{RData, Record};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -380,6 +381,10 @@ pub struct TerminalList {
     pub terminals: Mutex<Vec<Fingerprint>>,
     /// One-time keys, and who has used them.
     pub enrolments: Mutex<BTreeMap<Fingerprint, Option<Fingerprint>>>,
+    /// Old keys with the new ones, while both are good.
+    pub renewals: Mutex<Vec<(Fingerprint, Fingerprint)>>,
+    /// What terminals have written down of the gateway's next key.
+    pub known: Mutex<Vec<(Fingerprint, Fingerprint)>>,
 }
 
 impl Registry for TerminalList {
@@ -402,6 +407,27 @@ impl Registry for TerminalList {
         *used_by = Some(terminal);
         self.terminals.lock().unwrap().push(terminal);
         Ok(())
+    }
+
+    fn renew(&self, old: &Fingerprint, new: Fingerprint) -> Result<(), String> {
+        self.terminals.lock().unwrap().push(new);
+        self.renewals.lock().unwrap().push((*old, new));
+        Ok(())
+    }
+
+    fn renewal(&self, key: &Fingerprint) -> Option<(Fingerprint, Fingerprint)> {
+        let renewals = self.renewals.lock().unwrap();
+        let has = |(old, new): &&(Fingerprint, Fingerprint)| old == key || new == key;
+        renewals.iter().find(has).copied()
+    }
+
+    fn retire(&self, old: &Fingerprint) {
+        self.terminals.lock().unwrap().retain(|key| key != old);
+        self.renewals.lock().unwrap().retain(|(key, _)| key != old);
+    }
+
+    fn knows(&self, key: &Fingerprint, next: Fingerprint) {
+        self.known.lock().unwrap().push((*key, next));
     }
 }
 
@@ -529,9 +555,10 @@ impl Setup {
     pub fn connector(&self, endpoint: noq::Endpoint) -> Connector<Internet> {
         Connector {
             endpoint,
-            identity: Arc::new(identity(self.terminal)),
+            identity: watch::channel(Arc::new(identity(self.terminal))).1,
+            instance: Some(self.terminal.into()),
             gateway: self.gateway.parse().unwrap(),
-            gateway_key: identity(self.expects).fingerprint(),
+            gateway_keys: Arc::new(identity(self.expects).fingerprint()),
             transport: self.transport.clone(),
             paths: self.paths[0].clone(),
             resolver: self.internet.clone(),

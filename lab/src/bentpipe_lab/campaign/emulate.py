@@ -136,7 +136,11 @@ def measure_all(unit: Unit, directory: Path) -> None:
     try:
         system.require()
         tcp = KernelTcp.of(essence["tcp"])
-        with tcp.allowed(), topology(directory / "path", scenario, congestion_control=tcp.controller()) as path:
+        records = any(WORKLOADS[each["workload"]].reads_records for each in unit.points.values())
+        with (
+            tcp.allowed(),
+            topology(directory / "path", scenario, congestion_control=tcp.controller(), records=records) as path,
+        ):
             tcp.apply(path)
             path.most_written = MOST_WRITTEN
             system.start(path, Settings(**essence["settings"]))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bentpipe_lab.errors import ProgramError
-from bentpipe_lab.matrix import competing, evidence
+from bentpipe_lab.matrix import competing, evidence, link_records
 from bentpipe_lab.net import content
 from bentpipe_lab.net.netns import Namespace
 from bentpipe_lab.net.process import Process
@@ -102,6 +102,7 @@ def _measured(
     directory = _fresh(path)
     digest = content_hash(site.www / request.file)
     parts: dict[str, Endpoint] = {}
+    begun_ns = time.time_ns()
     with (
         competing.competing(path, request.beside, directory) as other,
         _captured(path.client, "lan0", directory, "client"),
@@ -112,6 +113,9 @@ def _measured(
             verdict, detail = _judged(directory / "client" / "downloads" / request.file, digest, parts)
         except _EndedError as error:
             verdict, detail = error.verdict, str(error)
+        link_records.handed_over(path)
+    if path.records is not None:
+        link_records.since(path.records, begun_ns).write_parquet(directory / link_records.TABLE)
     found = evidence.outcome(path, verdict, detail, protocol, parts, directory)
     if other.carried_bit_s is not None:
         found = replace(found, metrics={**found.metrics, "beside_bit_s": other.carried_bit_s})

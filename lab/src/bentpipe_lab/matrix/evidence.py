@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bentpipe_lab.matrix import link_records
 from bentpipe_lab.net import host
 from bentpipe_lab.net.topology import Topology
 from bentpipe_lab.records.sample import Outcome
@@ -96,6 +97,8 @@ def _kept(
     for side, table in TABLES:
         if (file := directory / "trace" / f"{side}.pcap" / table).is_file():
             files[f"{side}-{table}"] = str(file)
+    if (file := directory / link_records.TABLE).is_file():
+        files[link_records.TABLE] = str(file)
     return files
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ from bentpipe_lab.campaign import directory as directories
 from bentpipe_lab.campaign.directory import Campaign
 from bentpipe_lab.campaign.store import PROVENANCE
 from bentpipe_lab.campaign.unit import Run
-from bentpipe_lab.matrix import charts, table, trace_plots
+from bentpipe_lab.matrix import charts, packet_data, table, trace_plots
 from bentpipe_lab.matrix.evidence import FACTS
 from bentpipe_lab.matrix.table import Cell
 from bentpipe_lab.records import tables
 from bentpipe_lab.report.campaign import conditions
 
 SITE, CELLS, DATA = "matrix", "cells", "data"
+VIEWER = "packets.js"
 LOGS = ("client.log", "server.log")
 LONGEST_LOG = 6000
 
@@ -40,6 +42,8 @@ def write(campaign: Campaign) -> Path:
     drawn = charts.all_charts(found, runs)
     for chart in drawn:
         (target / DATA / f"{chart.name}.csv").write_text(chart.csv())
+    viewer = files("bentpipe_lab.matrix") / "templates" / VIEWER
+    (target / CELLS / VIEWER).write_text(viewer.read_text())
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("bentpipe_lab.matrix"), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
@@ -124,12 +128,18 @@ def _runs_of(
             drawing = trace_plots.draw(places[number], [place for place in places if place != places[number]])
             if drawing is not None:
                 (target / image).write_bytes(drawing)
+        name = image.removesuffix(".png")
+        if places and not (target / f"{name}.js").exists():
+            script = packet_data.script(places[number], name)
+            if script is not None:
+                (target / f"{name}.js").write_text(script)
         logs = {name: campaign.store.text(run, name)[-LONGEST_LOG:] for name in LOGS if campaign.store.holds(run, name)}
         found.append(
             {
                 "run": run, "verdict": row["verdict"], "detail": row["detail"], "began": row["began"],
                 "figures": _figures(campaign, run, metrics), "logs": logs,
                 "image": image if (target / image).exists() else None,
+                "packets": name if (target / f"{name}.js").exists() else None,
                 "directory": "" if not places else str(places[number]),
             }
         )  # fmt: skip

@@ -105,6 +105,8 @@ class Topology:
     most_written: int | None = field(default=None, init=False)
     """Bytes that a program started from now on may write to one file, its log for example; the kernel ends it then."""
     emulator: Process | None = field(default=None, init=False)
+    records: Path | None = field(default=None, init=False)
+    """Where the emulator writes down what becomes of each packet, if it does."""
     _programs: list[Process] = field(default_factory=list, init=False)
     _web_server: Process | None = field(default=None, init=False)
 
@@ -176,6 +178,7 @@ def topology(
     *,
     congestion_control: str | None = None,
     web_server: bool = True,
+    records: bool = False,
 ) -> Iterator[Topology]:
     """Build a path, and remove it however the block ends. Logs and the certificate are kept in `directory`."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -187,6 +190,8 @@ def topology(
         )
         facts = Link.from_explanation(explanation) if explanation else None
         path = Topology(run, directory, facts, client, terminal, gateway, server, satellite)
+        if records and scenario is not None:
+            path.records = (directory / "records.bin").absolute()
         stack.callback(_remove, path)
         _build(path, scenario, congestion_control)
         if web_server:
@@ -265,6 +270,7 @@ def _emulate(path: Topology, scenario: Path) -> Process:
 
     argv: list[str | Path] = [host.binary(), "emulate", scenario.absolute()]
     argv += ["--certificate", (path.directory / CERTIFICATE).absolute()]
+    argv += ["--records", path.records] if path.records else []
     argv += ["--terminal", f"{path.terminal.name}/sat0", "--gateway", f"{path.gateway.name}/sat0"]
     argv += addressed("terminal", SATELLITE.near4, SATELLITE.near6)
     argv += addressed("gateway", SATELLITE.far4, SATELLITE.far6)

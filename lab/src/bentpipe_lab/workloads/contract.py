@@ -84,6 +84,8 @@ class Workload(Part, ABC):
     """What was chosen; what was not has its default."""
     programs: ClassVar[Sequence[Program]] = ()
     """The programs that it needs, beside those of every path."""
+    reads_records: ClassVar[bool] = False
+    """Whether it wants the emulator to write down what becomes of each packet."""
     overhead_s: float = 0.0
     """What a run may take beside what it measures: the start of a browser, for example."""
     usual_s: float | None = None

@@ -43,6 +43,7 @@ class QuicDownload(Workload):
     order = 80
     measures = "time to the last byte, from the packets"
     demo_runs: ClassVar[Mapping[str, int]] = {}
+    reads_records = True
     options: ClassVar[Mapping[str, Option]] = {
         "client": Option(SAMPLE, known=_having("client")),
         "server": Option(SAMPLE, known=_having("server")),

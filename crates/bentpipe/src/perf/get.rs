@@ -1,0 +1,156 @@
+//! `bentpipe perf get`: files by HTTP/3 or HTTP/0.9 over QUIC, measured.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bentpipe_perf::clock::Clock;
+use bentpipe_perf::files::{self, Fetch, Store};
+use bentpipe_perf::parameters::Parameters;
+use bentpipe_perf::protocol::Application;
+use bentpipe_perf::transport::Dial as _;
+use clap::{Args, ValueEnum};
+use http::Uri;
+use noq::TokioRuntime;
+
+use super::files::{Directory, Nowhere};
+use super::options::{Over, Transport};
+use super::path::PathFile;
+use super::peer::Peer;
+use super::results::{Outputs, Results};
+use crate::daemon;
+use crate::failure::Failure;
+
+/// Files that may be asked for at the same time.
+const MOST_AT_ONCE: usize = 256;
+
+/// Fetch files over one QUIC connection, and measure it
+///
+/// From any server of HTTP/3 or of HTTP/0.9 over QUIC, such as `bentpipe perf server --www`.
+#[derive(Debug, Args)]
+pub struct Command {
+    /// The files, like https://server.example:4433/file; all of one server
+    #[arg(required = true, value_name = "URL")]
+    urls: Vec<Uri>,
+    /// The application protocol
+    #[arg(long, value_enum, default_value_t = Alpn::H3)]
+    alpn: Alpn,
+    /// Keep the files in this directory, each by the last part of its path
+    #[arg(long, value_name = "DIR")]
+    save: Option<PathBuf>,
+    /// Files that are asked for at the same time
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    at_once: usize,
+
+    #[command(flatten)]
+    peer: Peer,
+
+    #[command(flatten)]
+    results: Results,
+
+    #[command(flatten)]
+    transport: Transport,
+}
+
+/// How files are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Alpn {
+    /// HTTP/3
+    H3,
+    /// HTTP/0.9 over QUIC, as the QUIC Interop Runner has it
+    HqInterop,
+}
+
+impl Command {
+    /// The server that all URLs are of.
+    fn host(&self) -> Result<String, Failure> {
+        let wrong = |url: &Uri, why: &str| Failure::Configuration(format!("{url}: {why}"));
+        let first = &self.urls[0];
+        for url in &self.urls {
+            if url.scheme_str() != Some("https") {
+                return Err(wrong(
+                    url,
+                    "give a URL like https://server.example:4433/file",
+                ));
+            }
+            if url.authority() != first.authority() {
+                return Err(wrong(
+                    url,
+                    "it is another server's than the first; all files come over one connection",
+                ));
+            }
+        }
+        let authority = first.authority();
+        let authority = authority.ok_or_else(|| wrong(first, "it names no server"))?;
+        let port = authority.port_u16().unwrap_or(443);
+        Ok(format!("{}:{port}", authority.host()))
+    }
+
+    fn fetch(&self) -> Result<Fetch, Failure> {
+        if !(1..=MOST_AT_ONCE).contains(&self.at_once) {
+            return Err(Failure::Configuration(format!(
+                "--at-once {}: give 1 to {MOST_AT_ONCE}",
+                self.at_once
+            )));
+        }
+        let store: Arc<dyn Store> = match &self.save {
+            None => Arc::new(Nowhere),
+            Some(path) => {
+                Arc::new(Directory::open(path).map_err(|error| Failure::file(path, error))?)
+            }
+        };
+        self.results.check()?;
+        Ok(Fetch {
+            files: self.urls.clone(),
+            at_once: self.at_once,
+            store,
+            interval: self.results.interval,
+            changes: self.results.changes,
+        })
+    }
+}
+
+pub fn run(command: &Command) -> Result<(), Failure> {
+    if command.transport.over == Over::Tcp {
+        return Err(Failure::Configuration(
+            "--over tcp: files are fetched over QUIC only; `bentpipe perf client --over tcp` measures TCP".into(),
+        ));
+    }
+    let (host, fetch) = (command.host()?, command.fetch()?);
+    let parameters = command.transport.quic()?;
+    let path = command.transport.path()?;
+    let outputs = Outputs::open(&command.results)?;
+    daemon::block_on(over_quic(
+        command,
+        &host,
+        &fetch,
+        (&parameters, &path),
+        outputs,
+    ))
+}
+
+async fn over_quic(
+    command: &Command,
+    host: &str,
+    fetch: &Fetch,
+    (parameters, path): (&Parameters, &PathFile),
+    mut outputs: Outputs,
+) -> Result<(), Failure> {
+    let application = match command.alpn {
+        Alpn::H3 => Application::Http3,
+        Alpn::HqInterop => Application::Http09,
+    };
+    let dialled = command.peer.dialler(host, application, parameters, path);
+    let (dialler, quic) = dialled.await?;
+    outputs.begin(&format!(
+        "{} files from {}",
+        fetch.files.len(),
+        dialler.peer()
+    ));
+    let clock = Clock::new(Arc::new(TokioRuntime));
+    let mut record = |record: &_| outputs.record(record);
+    let report = files::run(&dialler, &clock, fetch, parameters.into(), &mut record).await;
+    // The server is told why, also when its certificate was refused.
+    daemon::patiently(quic.wait_idle()).await;
+    path.write()?;
+    outputs.end(report)?.finish()
+}

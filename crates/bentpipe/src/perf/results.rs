@@ -1,0 +1,138 @@
+//! Where the results of a measurement go, and the options about that.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use bentpipe_perf::error::PerfError;
+use bentpipe_perf::iperf3;
+use bentpipe_perf::report::{Record, Report};
+use bentpipe_units::Span;
+use clap::Args;
+
+use super::output::{Output, is_stdout};
+use super::table;
+use crate::failure::Failure;
+
+/// What is written, and where to.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Results")]
+pub struct Results {
+    /// Length of an interval
+    #[arg(long, value_name = "TIME", default_value = "1 s")]
+    pub interval: Span,
+    /// Write the report as JSON (`bentpipe schema perf`); `-` is the standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write it as iperf3 would; `-` is the standard output
+    #[arg(long, value_name = "FILE")]
+    iperf3_json: Option<PathBuf>,
+    /// Write a line of JSON for each interval and request (`bentpipe schema perf-records`)
+    #[arg(long, value_name = "FILE")]
+    records: Option<PathBuf>,
+    /// And one for each change of this end's window, pacing or losses
+    #[arg(long, requires = "records")]
+    pub changes: bool,
+}
+
+impl Results {
+    /// Checks what a workload does not.
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.interval < Span::from_millis(1) {
+            return Err(Failure::Configuration(
+                "give an --interval of at least 1 ms".into(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Where results go.
+pub struct Outputs {
+    json: Option<Output>,
+    records: Option<Output>,
+    iperf3: Option<Output>,
+    /// Whoever reads JSON from the standard output wants nothing else there.
+    quiet: bool,
+    /// Why a record could not be written, the first time.
+    failed: Option<Failure>,
+}
+
+impl Outputs {
+    /// Opens what `results` names.
+    pub fn open(results: &Results) -> Result<Self, Failure> {
+        Ok(Self {
+            json: results.json.as_deref().map(Output::open).transpose()?,
+            failed: None,
+            records: results.records.as_deref().map(Output::open).transpose()?,
+            iperf3: results
+                .iperf3_json
+                .as_deref()
+                .map(Output::open)
+                .transpose()?,
+            quiet: [&results.json, &results.records, &results.iperf3_json]
+                .into_iter()
+                .flatten()
+                .any(|path| is_stdout(path)),
+        })
+    }
+
+    /// Says what is measured, and begins the table of it for people.
+    pub fn begin(&self, what: &str) {
+        self.say(what);
+        self.say(table::HEAD);
+    }
+
+    /// Takes a record as soon as it is known.
+    pub fn record(&mut self, record: &Record) {
+        if let Record::Interval(interval) = record {
+            self.say(&table::row(interval));
+        }
+        if let Some(records) = &mut self.records {
+            let line = serde_json::to_string(record).expect("records are plain data");
+            self.failed = self.failed.take().or(records.line(&line).err());
+        }
+    }
+
+    /// The measurement is over.
+    pub fn end(mut self, report: Result<Report, PerfError>) -> Result<Measured, Failure> {
+        match self.failed.take() {
+            Some(failed) => Err(failed),
+            None => Ok(Measured {
+                report: report.map_err(anyhow::Error::from)?,
+                outputs: self,
+            }),
+        }
+    }
+
+    /// A line for people; nobody may be reading any more.
+    fn say(&self, line: &str) {
+        if !self.quiet {
+            let _ = writeln!(std::io::stdout(), "{line}");
+        }
+    }
+}
+
+/// A measurement that is over.
+pub struct Measured {
+    report: Report,
+    outputs: Outputs,
+}
+
+impl Measured {
+    /// Tells the result.
+    pub fn finish(mut self) -> Result<(), Failure> {
+        for line in table::summary(&self.report) {
+            self.outputs.say(&line);
+        }
+        if let Some(json) = &mut self.outputs.json {
+            json.line(&self.report.to_json())?;
+        }
+        if let Some(iperf3) = &mut self.outputs.iperf3 {
+            iperf3.line(&iperf3::document(&self.report).to_string())?;
+        }
+        match self.report.error {
+            Some(error) => Err(anyhow::anyhow!(error).into()),
+            None => Ok(()),
+        }
+    }
+}
