@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::flows::{ANSWER_WAIT, Terminal, answered};
+use super::flows::{Terminal, answered, within_patience};
 use super::session::{DownStream, Session};
 use crate::flow::FlowError;
 use crate::flow::ip::{self, Packets};
@@ -74,10 +74,8 @@ impl Terminal {
         activity: &Activity,
     ) -> Result<(), FlowError> {
         // RFC 9220, section 3, and RFC 9297, section 2.1.1: the gateway's settings come first.
-        let accepted = tokio::time::timeout(ANSWER_WAIT, session.accepted()).await;
-        if !matches!(accepted, Ok(Ok(()))) {
-            return Err(FlowError::NoSession);
-        }
+        let accepted = within_patience(session, session.accepted()).await?;
+        accepted.map_err(|_| FlowError::NoSession)?;
         let stream = session.connect_ip().await?;
         let id = stream.id();
         let datagrams = session.flows().datagrams.open(id, 0);
