@@ -157,7 +157,7 @@ fn read_ip_capsules(stream: &[u8], cut: usize) {
     let mut reader = Reader::taking(&[ADDRESS_ASSIGN, ADDRESS_REQUEST, ROUTE_ADVERTISEMENT]);
     for piece in stream.chunks(cut) {
         reader.take(piece);
-        while let Ok(Some((_, content))) = reader.next() {
+        while let Ok(Some((_, content))) = reader.next_capsule() {
             let _ = connect_ip::read_addresses(&content);
         }
     }

@@ -105,7 +105,7 @@ pub async fn carry<U: Up, D: Down>(
             capsule::Reader::taking(&[ADDRESS_ASSIGN, ADDRESS_REQUEST, ROUTE_ADVERTISEMENT]);
         while let Some(data) = down.receive().await? {
             capsules.take(&data);
-            while let Some((kind, content)) = capsules.next()? {
+            while let Some((kind, content)) = capsules.next_capsule()? {
                 if kind == capsule::DATAGRAM {
                     if let Some(packet) = packet(content)? {
                         take(packet)?;

@@ -53,7 +53,7 @@ impl Reader {
         }
     }
 
-    /// Takes what comes next on the stream; [`Self::next`] has to be asked until it has
+    /// Takes what comes next on the stream; [`Self::next_capsule`] has to be asked until it has
     /// nothing more.
     pub fn take(&mut self, data: &[u8]) {
         self.data.extend_from_slice(data);
@@ -62,11 +62,11 @@ impl Reader {
     /// The content of the next DATAGRAM capsule that is complete, for a reader that takes no
     /// others.
     pub fn next_datagram(&mut self) -> Result<Option<Bytes>, MalformedCapsule> {
-        Ok(self.next()?.map(|(_, content)| content))
+        Ok(self.next_capsule()?.map(|(_, content)| content))
     }
 
     /// The next capsule that is complete: its type and its content.
-    pub fn next(&mut self) -> Result<Option<(u64, Bytes)>, MalformedCapsule> {
+    pub fn next_capsule(&mut self) -> Result<Option<(u64, Bytes)>, MalformedCapsule> {
         loop {
             let skipped = self.skipped.min(self.data.len() as u64);
             self.skipped -= skipped;
