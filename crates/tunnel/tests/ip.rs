@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bentpipe_tunnel::flow::packet::Header;
-use bentpipe_tunnel::gateway::ip::IpNetwork;
+use bentpipe_tunnel::gateway::ip_network::IpNetwork;
 use bentpipe_tunnel::gateway::ip_protocol::IpProtocol;
 use bentpipe_tunnel::gateway::policy::{Policies, Policy};
 use bentpipe_tunnel::identity::Fingerprint;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bentpipe_os::machine::Machine;
 use bentpipe_os::privileges::{self, Needs};
 use bentpipe_os::quic_socket::Received;
-use bentpipe_os::{ip, limits, quic, secret};
+use bentpipe_os::{ip_gateway, limits, quic, secret};
 use bentpipe_tunnel::gateway::policy::Policy;
 use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
 use bentpipe_tunnel::identity::Identity;
@@ -192,7 +192,7 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
     let policies = Arc::new(policies);
     let network = match &config.ip {
         Some(ip) => Some(
-            ip::gateway::network(&ip.networks, config.listen.port())
+            ip_gateway::network(&ip.networks, config.listen.port())
                 .await
                 .map_err(|error| anyhow::anyhow!("[ip]: {error}"))?,
         ),
@@ -274,7 +274,7 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
     endpoint.close(0u32.into(), b"the gateway is being stopped");
     daemon::patiently(endpoint.wait_idle()).await;
     if network.is_some() {
-        ip::gateway::remove(config.listen.port()).await;
+        ip_gateway::remove(config.listen.port()).await;
     }
     daemon::patiently(keeper.stop()).await;
     volumes::write(&policies.volumes).await;

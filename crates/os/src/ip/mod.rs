@@ -1,14 +1,12 @@
-//! IP packets of the machine, into the tunnel and out of it: its network [`interface`] at a
-//! terminal, and the [`gateway`]'s network of terminals.
+//! IP packets of the machine, into the tunnel and out of it: its network [`interface`], and what
+//! the machine has to be set up for.
 
-pub mod gateway;
 pub mod interface;
 
 use std::io;
 
 pub use interface::Interface;
 
-use crate::tproxy::TransparentError;
 use crate::tun::TunError;
 
 /// Why IP packets cannot be carried.
@@ -31,12 +29,12 @@ pub enum IpError {
         setting: &'static str,
     },
     /// nftables is not there or refused.
-    #[error(transparent)]
-    Rules(#[from] TransparentError),
+    #[error("{0}")]
+    Rules(String),
 }
 
 /// Whether the machine forwards packets of that family.
-fn check_forwarding(ipv6: bool) -> Result<(), IpError> {
+pub(crate) fn check_forwarding(ipv6: bool) -> Result<(), IpError> {
     let (family, setting, path) = match ipv6 {
         false => ("IPv4", "net.ipv4.ip_forward", "ipv4/ip_forward"),
         true => (

@@ -9,7 +9,7 @@
 //! - `proxy_header`: how an origin is told whose connection it is
 //! - `dial`: connections to origins
 //! - `udp`: flows of datagrams
-//! - [`ip`]: IP packets, of [`ip_protocol`]s that a policy names
+//! - `ip`: IP packets, of [`ip_protocol`]s that a policy names, in an [`ip_network`]
 //! - `dns`: questions of DNS
 //! - `serve`: all of it together
 
@@ -26,7 +26,8 @@ mod proxy_header;
 mod dns;
 mod requests;
 mod udp;
-pub mod ip;
+pub mod ip_network;
+mod ip;
 mod serve;
 
 pub use serve::{Configuration, Gateway, server_config};

@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::dial::Dialler;
 use super::dns;
-use super::ip::IpNetwork;
+use super::ip_network::IpNetwork;
 use super::policy::Policies;
 use super::sessions::Sessions;
 use super::usage::{Metered, Usages};

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::admission::{Admission, HANDSHAKE_TIMEOUT};
 use super::dial::Dialler;
 use super::egress::Egress;
-use super::ip::IpNetwork;
+use super::ip_network::IpNetwork;
 use super::log_limit::LogLimit;
 use super::policy::Policies;
 use super::requests::Requests;

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bentpipe_link::Scenario;
 use bentpipe_tunnel::gateway::egress::Egress;
-use bentpipe_tunnel::gateway::ip::IpNetwork;
+use bentpipe_tunnel::gateway::ip_network::IpNetwork;
 use bentpipe_tunnel::gateway::policy::{Policies, Unlimited};
 use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
 use bentpipe_tunnel::identity::{Fingerprint, Identity, PeerRole, Registry};

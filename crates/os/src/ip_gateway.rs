@@ -6,10 +6,10 @@
 //! each protocol, and would have to make up errors that the kernel knows better.
 
 use bentpipe_tunnel::gateway::egress::Egress;
-use bentpipe_tunnel::gateway::ip::IpNetwork;
+use bentpipe_tunnel::gateway::ip_network::IpNetwork;
 use ipnet::IpNet;
 
-use super::{Interface, IpError, check_forwarding};
+use crate::ip::{Interface, IpError, check_forwarding};
 use crate::tproxy::nft;
 
 /// The network of the gateway that listens at `port`, with `networks`, at most one of each
@@ -30,7 +30,9 @@ pub async fn network(networks: &[IpNet], port: u16) -> Result<IpNetwork, IpError
         })
         .collect();
     let interface = Interface::open(&name, &addresses)?;
-    nft::load(rules(&name, port, networks)).await?;
+    nft::load(rules(&name, port, networks))
+        .await
+        .map_err(|error| IpError::Rules(error.to_string()))?;
     Ok(IpNetwork::new(networks.to_vec(), Box::new(interface)))
 }
 
