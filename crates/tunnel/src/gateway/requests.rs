@@ -31,6 +31,8 @@ use crate::wire::{MAX_FIELD_SECTION, connect};
 
 /// A request's header section has to be complete by then.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longer than any session is silent for that was asked to be.
+const SILENCE: Duration = Duration::from_secs(3600);
 /// Requests of a one-time key, at most: it needs one, and may repeat it.
 const MAX_ENROLMENT_REQUESTS: usize = 8;
 
@@ -299,11 +301,13 @@ impl<D: Dial> Requests<D> {
         if let Some(next) = ask.known_key {
             self.registry.knows(&peer.key, next);
         }
-        // Whoever wants silence for some time wants to know what becomes of a silent path.
+        // Whoever wants silence for some time wants to know what becomes of a silent path. The
+        // time is set anew when the answer to the ping arrives.
         if ask.after.is_some()
             && let Some(path) = peer.connection.path(noq::PathId::ZERO)
         {
-            let _ = path.set_keep_alive_interval(None);
+            let _ = path.set_keep_alive_interval(Some(SILENCE));
+            let _ = path.ping();
         }
         let mut draining = self.draining.clone();
         tokio::select! {

@@ -302,7 +302,8 @@ impl<D: Dial> Gateway<D> {
             }
         }
         // From here on it is known who sends, and with that what may be known of the path.
-        let lease = (role == PeerRole::Terminal).then(|| self.paths.lease(key, memory));
+        let rtt = connection.rtt(noq::PathId::ZERO).unwrap_or_default();
+        let lease = (role == PeerRole::Terminal).then(|| self.paths.lease(key, rtt, memory));
         let known = lease.as_ref().map(PathLease::describe);
         tracing::info!(%from, %key, ?role, known, "session is up");
         self.retire(&key);
