@@ -108,10 +108,9 @@ impl<R: Resolve> Connector<R> {
     async fn open_at(&self, address: SocketAddr) -> Result<Session, SessionError> {
         let identity = self.identity.borrow().clone();
         let keys = self.gateway_keys.accepted();
-        let known = keys.iter().find_map(|key| self.paths.known(key));
         let tls = Arc::new(tls::client(&identity, keys));
         let mut config = noq::ClientConfig::new(tls);
-        let memory = known.map_or_else(PathMemory::default, PathMemory::with);
+        let memory = PathMemory::default();
         // The gateway opens no requests towards us.
         config.transport_config(Arc::new(self.transport.quic(0, memory.clone())));
         // The name is never checked, the key is; a fixed name tells eavesdroppers nothing.
@@ -127,7 +126,8 @@ impl<R: Resolve> Connector<R> {
             .ok_or_else(|| SessionError::Lost("the gateway has shown no key".into()))?;
         self.gateway_keys.shown(&shown);
         // Only now: what is known would not age while the gateway cannot be reached.
-        let lease = self.paths.lease(shown, memory);
+        let rtt = connection.rtt(noq::PathId::ZERO).unwrap_or_default();
+        let lease = self.paths.lease(shown, rtt, memory);
         let key = identity.fingerprint();
         Session::new(
             connection,
