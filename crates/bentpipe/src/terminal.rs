@@ -271,6 +271,13 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
                 terminal.clone(),
             ));
         }
+        if let Some(interface) = installed.ip {
+            let terminal = terminal.clone();
+            tasks.spawn(async move {
+                let error = terminal.carry_ip(&interface).await;
+                tracing::error!("the interface for IP packets has failed: {error}");
+            });
+        }
         for listener in installed.udp {
             tasks.spawn(tproxy::udp::carry(
                 listener,
@@ -369,7 +376,9 @@ async fn reloaded(
             transparent.leave_private = true;
             transparent.fail = tproxy::Fail::Closed;
             transparent.quic = tproxy::ApplicationQuic::Tunnel;
-            transparent.other_protocols = tproxy::OtherProtocols::Refuse;
+            if transparent.other_protocols != tproxy::OtherProtocols::Tunnel {
+                transparent.other_protocols = tproxy::OtherProtocols::Refuse;
+            }
         }
     });
     Some(new)

@@ -178,6 +178,7 @@ impl<'a> Run<'a> {
                         .collect(),
                 },
                 paths: Paths::default(),
+                ip: None,
                 policies: Arc::new(Unlimited::default()),
             },
         );

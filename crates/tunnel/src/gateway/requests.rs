@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::dial::Dialler;
 use super::dns;
+use super::ip_network::IpNetwork;
 use super::policy::Policies;
 use super::sessions::Sessions;
 use super::usage::{Metered, Usages};
@@ -61,6 +62,8 @@ pub struct Requests<D> {
     pub usages: Usages,
     /// Flows of UDP datagrams that a session may have open.
     pub udp_flows: AtomicUsize,
+    /// The network of IP packets, if there is one.
+    pub ip: Option<IpNetwork>,
     /// Turns true when sessions are to take no more requests.
     pub draining: watch::Receiver<bool>,
 }
@@ -179,6 +182,9 @@ impl<D: Dial> Requests<D> {
             Ok(Request::ConnectUdp(target)) if peer.role == PeerRole::Terminal => {
                 tokio::spawn(self.carry_udp(target, stream, peer, host));
             }
+            Ok(Request::ConnectIp) if peer.role == PeerRole::Terminal => {
+                tokio::spawn(self.carry_ip(stream, peer, host));
+            }
             request => {
                 tokio::spawn(async move { self.answer(request, stream, &peer).await });
             }
@@ -263,6 +269,7 @@ impl<D: Dial> Requests<D> {
                 Ok(
                     Request::Connect(_)
                     | Request::ConnectUdp(_)
+                    | Request::ConnectIp
                     | Request::Dns(_)
                     | Request::Renew(_)
                     | Request::Notices(_),

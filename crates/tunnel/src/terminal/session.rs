@@ -17,7 +17,7 @@ use crate::session::{BidiStream, REPLACED, close, describe, path_summary, remote
 use crate::target::Target;
 use crate::wire::notices::{Ask, Notices};
 use crate::wire::proxy_status::{ErrorKind, Refusal};
-use crate::wire::{MAX_FIELD_SECTION, connect, connect_udp, dns, enrol, notices};
+use crate::wire::{MAX_FIELD_SECTION, connect, connect_ip, connect_udp, dns, enrol, notices};
 
 /// An open session. Clones are the same session.
 #[derive(Clone)]
@@ -165,6 +165,17 @@ impl Session {
         self.requests
             .clone()
             .send_request(connect_udp::request(&self.gateway, target, host))
+            .await
+    }
+
+    /// Asks for IP packets to and from anywhere, and returns at once, without the gateway's
+    /// answer.
+    pub async fn connect_ip(
+        &self,
+    ) -> Result<h3::client::RequestStream<BidiStream, Bytes>, StreamError> {
+        self.requests
+            .clone()
+            .send_request(connect_ip::request(&self.gateway, 0))
             .await
     }
 
