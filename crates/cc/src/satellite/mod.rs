@@ -93,8 +93,9 @@ const RESUME_SHARE: f64 = 0.5;
 const PAUSE: f64 = 0.125;
 /// Shortest pause of a sender, seconds; a shorter one is a late timer's.
 const MIN_PAUSE: f64 = 0.025;
-/// Share of its pipe that a round must have carried for the rate to be remembered.
-const USED: f64 = 0.5;
+/// Share of its pipe that a round of a sender with too little must have carried for the rate to be
+/// remembered: a start may take a path for twice what it is, and a round then carries half.
+const USED: f64 = 0.9;
 /// A flow with less than this share of the highest rate that it had, and a queue, checks whether
 /// the path has become longer.
 const REDUCED_RATE: f64 = 0.9;
@@ -408,7 +409,7 @@ impl Satellite {
             return;
         }
         // A rate that was used is known, whether or not there was more to send.
-        if acked as f64 >= USED * self.pipe() {
+        if !app_limited || acked as f64 >= USED * self.pipe() {
             self.memory.save(Path {
                 rate: self.rate,
                 rtt: self.queue.base().unwrap_or(self.initial_rtt),
