@@ -71,6 +71,18 @@ def test_a_plain_path(far_tunnel: Bentpipe) -> None:
     assert "replaced" not in far_tunnel.gateway.log.read_text(), "the terminal that runs beside it keeps its session"
 
 
+def test_a_nat_that_forgets(far_tunnel: Bentpipe) -> None:
+    """Nothing comes in that does not answer what has gone out within two seconds."""
+    terminal = far_tunnel.path.terminal
+    for timeout in ("nf_conntrack_udp_timeout", "nf_conntrack_udp_timeout_stream"):
+        terminal.run("sysctl", "-q", "-w", f"net.netfilter.{timeout}=2")
+    with rule(terminal, "type filter hook input priority 0", "iifname sat0 ip protocol udp ct state new drop"):
+        code, found = doctor(far_tunnel)
+    assert code == 0, found
+    assert found["UDP after silence"]["state"] == "worse"
+    assert "none after 4.0 s" in found["UDP after silence"]["found"]
+
+
 def test_a_proxy_of_the_operator(far_tunnel: Bentpipe) -> None:
     """Somebody answers in the gateway's place, sooner than the way allows."""
     terminal = far_tunnel.path.terminal

@@ -61,7 +61,7 @@ def enrol(tunnel: Bentpipe, key: Key) -> None:
 def aioquic(tunnel: Bentpipe, key: Key, tcp: str, udp: str) -> Process:
     """The client, on the terminal's side of the satellite link."""
     words: list[str | Path] = [sys.executable, AIOQUIC, "--certificate", key.certificate, "--key", key.key]
-    words += ["--gateway", f"{SATELLITE.far4}:{GATEWAY_PORT}", "--tcp", tcp, "--udp", udp]
+    words += ["--gateway", f"{SATELLITE.far4}:{GATEWAY_PORT}", "--tcp", tcp, "--udp", udp, "--ping", SERVER4]
     return tunnel.path.start("aioquic", tunnel.path.terminal, words)
 
 
@@ -84,6 +84,27 @@ def test_aioquic_has_connect_and_connect_udp(own_tunnel: Bentpipe, key: Key, add
     assert results["udp"]["capsule"] == 9000
     assert results["denied"]["headers"][":status"] == "403"
     assert "destination_ip_prohibited" in results["denied"]["headers"]["proxy-status"]
+    assert results["ip"]["headers"][":status"] == "403", "without permission"
+
+
+def test_aioquic_has_connect_ip(own_tunnel: Bentpipe, key: Key) -> None:
+    tunnel = own_tunnel
+    enrol(tunnel, key)
+    tunnel.gateway.stop()
+    with tunnel.gateway_config.open("a") as file:
+        file.write('\n[ip]\nnetworks = ["10.88.0.0/24"]\n\n[policy]\nip = ["icmp"]\n')
+    tunnel.start_gateway()
+    server = Server(tunnel.path.server)
+    with peer(tunnel.path.server, SERVER4) as echo:
+        client = aioquic(tunnel, key, f"{SERVER4}:{server.address[1]}", f"{SERVER4}:{echo.address[1]}")
+        connection = server.accept()
+        connection.sendall(connection.recv(100))
+        results: dict[str, Any] = json.loads(client.wait_line("{", PATIENCE_S))
+        connection.close()
+    server.close()
+    assert results["ip"]["headers"] == {":status": "200", "capsule-protocol": "?1"}
+    assert results["ip"]["assigned"][:6] == [1, 0, 4, 10, 88, 0]
+    assert results["ip"]["reply"] == {"from": SERVER4, "type": 0}
 
 
 def test_a_client_whose_key_is_not_on_the_list_has_nothing(tunnel: Bentpipe, key: Key) -> None:

@@ -35,6 +35,19 @@ if [ "$ROLE" = server ]; then exec /usr/sbin/gtlsserver -q -d /www '*' 443 /cert
 exec gtlsclient -q --exit-on-all-streams-close --download=/downloads server 443 $REQUESTS
 """
 
+LOSSY = """\
+name = "lossy"
+[forward]
+rate = "20 Mbit/s"
+delay = "10 ms"
+loss = "1 %"
+queue = "100 kB"
+[return]
+rate = "20 Mbit/s"
+delay = "10 ms"
+queue = "100 kB"
+"""
+
 Toy = Callable[[str, str], str]
 
 
@@ -99,6 +112,26 @@ def test_a_download_by_quic_is_measured_from_its_packets(path: Topology, toy: To
     assert {"client-packets.parquet", "server-streams.parquet", "client-trace.json"} <= set(outcome.files)
     packets = pl.read_parquet(outcome.files["client-packets.parquet"])
     assert (packets["datagram"] <= 1500 - 28).all(), "larger than any wire carries: a device segments"
+
+
+def test_what_the_emulator_did_with_its_packets_is_kept_of_a_run(tmp_path: Path, toy: Toy) -> None:
+    scenario = tmp_path / "lossy.toml"
+    scenario.write_text(LOSSY)
+    name = toy("ngtcp2", NGTCP2)
+    with topology(tmp_path / "path", scenario, records=True) as path:
+        first = fetched(path, name, name)
+        outcome = fetched(path, name, name)
+    assert outcome.verdict is Verdict.OK, outcome.detail
+    packets = pl.read_parquet(outcome.files["link.parquet"])
+    forward = packets.filter(pl.col("direction") == "forward")
+    assert forward.filter(pl.col("fate") == "delivered")["length"].sum() > 2_000_000
+    assert forward.filter(pl.col("fate") == "loss").height > 0
+    assert 0 < max(forward["queue_bytes"].to_list()) <= 100_000
+    # Of this run alone, to its end: what the server sent came past the emulator within the path's delay.
+    sent = pl.read_parquet(outcome.files["server-streams.parquet"]).filter(~pl.col("from_client"))["time_ns"]
+    assert forward.filter(pl.col("length") > 1000).height >= sent.n_unique()
+    before = pl.read_parquet(first.files["link.parquet"])["time_ns"].to_list()
+    assert min(packets["time_ns"].to_list()) > max(before)
 
 
 def test_the_file_by_another_way_than_quic_is_no_success(path: Topology, toy: Toy) -> None:

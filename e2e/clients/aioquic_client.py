@@ -1,4 +1,4 @@
-"""A client of somebody else's (aioquic) at our gateway: CONNECT (RFC 9114) and CONNECT-UDP (RFC 9298).
+"""A client of somebody else's (aioquic) at our gateway: CONNECT, CONNECT-UDP and CONNECT-IP (RFC 9114, 9298, 9484).
 
 Prints what came back as one line of JSON. The client authenticates by the certificate of a key that the gateway's
 operator has put on the list of terminals, and checks the gateway's key by its fingerprint.
@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import base64
 import hashlib
+import ipaddress
 import json
 import ssl
 from collections import defaultdict
@@ -119,6 +120,52 @@ async def udp(client: Client, authority: str, host: str, port: int) -> dict[str,
     return answer
 
 
+def checksum(data: bytes) -> bytes:
+    """Of an even number of bytes (RFC 1071)."""
+    total = sum(int.from_bytes(data[at : at + 2], "big") for at in range(0, len(data), 2))
+    while total > 0xFFFF:
+        total = (total >> 16) + (total & 0xFFFF)
+    return (total ^ 0xFFFF).to_bytes(2, "big")
+
+
+def echo_request(source: bytes, destination: bytes) -> bytes:
+    """A ping of IPv4."""
+    header = bytes([0x45, 0, 0, 36, 0, 1, 0, 0, 64, 1])
+    header += checksum(header + bytes(2) + source + destination) + source + destination
+    rest = bytes([0, 7, 0, 1]) + b"of aioquic.."[:8]
+    return header + b"\x08\x00" + checksum(b"\x08\x00" + bytes(2) + rest) + rest
+
+
+async def ip(client: Client, authority: str, host: str) -> dict[str, Any]:
+    """A ping through the gateway: the address that was assigned, and what came back of whom."""
+    stream = client.request(
+        {
+            ":method": "CONNECT",
+            ":scheme": "https",
+            ":authority": authority,
+            ":path": "/.well-known/masque/ip/*/*/",
+            ":protocol": "connect-ip",
+            "capsule-protocol": "?1",
+        }
+    )
+    client.transmit()
+    await client.until(lambda: stream in client.headers)
+    answer: dict[str, Any] = {"headers": client.headers[stream]}
+    if client.headers[stream][":status"] != "200":
+        return answer
+    # ADDRESS_ASSIGN: type 1, a length of one byte, request 0, version 4, four bytes, a prefix of 32 bits.
+    await client.until(lambda: len(client.data[stream]) >= 9)
+    kind, _, request, version = client.data[stream][:4]
+    source = bytes(client.data[stream][4:8])
+    answer["assigned"] = [kind, request, version, *source]
+    client.http.send_datagram(stream, b"\0" + echo_request(source, ipaddress.IPv4Address(host).packed))
+    client.transmit()
+    await client.until(lambda: client.datagrams[stream])
+    packet = client.datagrams[stream][0][1:]
+    answer["reply"] = {"from": str(ipaddress.IPv4Address(packet[12:16])), "type": packet[20]}
+    return answer
+
+
 async def main(arguments: argparse.Namespace) -> None:
     """Ask for one of each, and for something that the gateway forbids."""
     configuration = QuicConfiguration(
@@ -137,6 +184,7 @@ async def main(arguments: argparse.Namespace) -> None:
             "tcp": await tcp(client, arguments.tcp),
             "udp": await udp(client, arguments.gateway, *arguments.udp),
             "denied": await udp(client, arguments.gateway, "127.0.0.1", 53),
+            "ip": await ip(client, arguments.gateway, arguments.ping),
         }
         print(json.dumps(results), flush=True)
 
@@ -152,6 +200,7 @@ if __name__ == "__main__":
     parser.add_argument("--certificate", required=True)
     parser.add_argument("--key", required=True)
     parser.add_argument("--gateway", required=True)
+    parser.add_argument("--ping", required=True)
     parser.add_argument("--tcp", required=True)
     parser.add_argument("--udp", required=True, type=udp_target)
     asyncio.run(main(parser.parse_args()))

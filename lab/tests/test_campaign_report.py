@@ -181,6 +181,40 @@ def test_the_table_can_be_filtered_and_sorted(campaign: directory.Campaign, brow
     assert values == sorted(values)
 
 
+STUDY = """\
+name = "study"
+published = "kuhn"
+[axes]
+scenario = "geo"
+system = "quic"
+workload = "download 2 MB"
+controller = ["satellite", "cubic"]
+[[case]]
+name = "4.2 medium"
+"""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_study_has_its_section_and_what_was_published(tmp_path: Path, browser: webdriver.Chrome, width: int) -> None:
+    its_plan = plan.parse(STUDY, tmp_path)
+    made = directory.begin(its_plan, points.expand(its_plan), tmp_path / "study", None)
+    for point, seconds in zip(made.points(), (2.5, 4.0), strict=True):
+        run = Run(point["id"], 1, 1)
+        put(made.store, point, run, "ok", "", seconds, 20)
+        result = {**made.store.result(run), "metrics": {"received_2_mb_s": seconds}}
+        made.store.put(run, {RESULT: json.dumps(result)})
+    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.get(report.write(made).absolute().as_uri())
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert "satellite 1, cubic 0" in browser.find_element(By.CSS_SELECTOR, "#study + p").text
+    rows = browser.find_elements(By.CSS_SELECTOR, "#published-table tbody tr")
+    texts = [row.get_attribute("textContent") or "" for row in rows]
+    assert len(texts) == 2
+    assert "+33.3%" in texts[1]
+    assert "virtual, 4.2 medium" in texts[0], "what a case sets is named by the case"
+
+
 def test_nothing_that_was_measured_is_markup_and_everything_is_said(campaign: directory.Campaign) -> None:
     page = (campaign.directory / directory.REPORT / report.PAGE).read_text()
     assert "<script>alert" not in page

@@ -43,11 +43,43 @@ pub struct Gateway {
     /// options of `[policy]`, which hold in the place of those there. Changes at SIGHUP.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub terminal: BTreeMap<String, Policy>,
+    /// A network for IP packets of terminals and of other clients (CONNECT-IP, RFC 9484). Needs
+    /// root or CAP_NET_ADMIN, nftables, and forwarding switched on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ip: Option<IpTable>,
     /// Figures for Prometheus.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<Metrics>,
     /// Windows, controller, memory.
     pub transport: Transport,
+}
+
+/// The network that terminals have addresses in for IP packets, each the same one for as long
+/// as nobody else has it. Which protocols a terminal may use says `policy.ip`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IpTable {
+    /// At most one network of IPv4 and one of IPv6, like `["10.88.0.0/16", "fd88::/64"]`, that
+    /// nothing else uses here. One that is not public is translated to this machine's addresses.
+    #[serde(deserialize_with = "networks")]
+    #[schemars(with = "Vec<String>")]
+    pub networks: Vec<ipnet::IpNet>,
+}
+
+impl IpTable {
+    fn check(&self) -> Result<(), String> {
+        let ipv4 = self.networks.iter().filter(|n| n.addr().is_ipv4()).count();
+        if self.networks.is_empty() || ipv4 > 1 || self.networks.len() - ipv4 > 1 {
+            return Err("ip.networks: give one network of IPv4, one of IPv6, or one of each, like [\"10.88.0.0/16\", \"fd88::/64\"]".into());
+        }
+        let bits = |network: &ipnet::IpNet| network.max_prefix_len() - network.prefix_len();
+        match self.networks.iter().find(|network| bits(network) < 3) {
+            Some(small) => Err(format!(
+                "ip.networks: {small} has no room for terminals; its first address is the gateway's; a /29 of IPv4 or a /125 of IPv6 is the smallest"
+            )),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Figures for Prometheus, at http://LISTEN/metrics.
@@ -77,6 +109,7 @@ impl Default for Gateway {
             user: None,
             log: "info".into(),
             drain: DRAIN,
+            ip: None,
             metrics: None,
             egress: EgressTable::default(),
             policy: Policy::default(),
@@ -90,6 +123,9 @@ impl Gateway {
     /// Checks what cannot be seen in one field alone.
     pub fn check(&self) -> Result<(), String> {
         check_common(&self.log, &self.transport)?;
+        if let Some(ip) = &self.ip {
+            ip.check()?;
+        }
         (self.policy.check()).map_err(|why| format!("policy.{why}"))?;
         for (name, policy) in &self.terminal {
             policy
@@ -265,7 +301,8 @@ pub struct Transparent {
     #[serde(default)]
     pub quic: ApplicationQuic,
     /// What is neither TCP nor UDP and would pass, such as pings: answered with ICMP
-    /// prohibited (refuse), or outside the tunnel (pass). Changes at SIGHUP.
+    /// prohibited (refuse), through the tunnel as packets (tunnel), or outside the tunnel
+    /// (pass). Changes at SIGHUP, but not from or to tunnel.
     #[serde(default)]
     pub other_protocols: OtherProtocols,
     /// What becomes of them when the terminal is stopped in order.

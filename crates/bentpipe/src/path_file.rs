@@ -580,7 +580,11 @@ mod tests {
         let paths = Paths::default();
         let begin = tokio::time::Instant::now();
         for _ in 0..5 {
-            drop(paths.lease(peer(1), bentpipe_cc::PathMemory::with(PATH)));
+            drop(paths.lease(
+                peer(1),
+                PATH.rtt.as_duration(),
+                bentpipe_cc::PathMemory::with(PATH),
+            ));
             due(&paths).await;
         }
         assert_eq!(begin.elapsed(), 5 * WRITE_AT_MOST_EVERY);
@@ -597,10 +601,14 @@ mod tests {
     async fn when_it_is_stopped_it_has_written() {
         let directory = Directory::new("stopped");
         let (keeper, paths) = Keeper::start(directory.file());
-        drop(paths.lease(peer(1), bentpipe_cc::PathMemory::with(PATH)));
+        drop(paths.lease(
+            peer(1),
+            PATH.rtt.as_duration(),
+            bentpipe_cc::PathMemory::with(PATH),
+        ));
         keeper.stop().await;
         let (keeper, paths) = Keeper::start(directory.file());
-        assert_eq!(paths.known(&peer(1)), Some(PATH));
+        assert_eq!(paths.known(&peer(1), PATH.rtt.as_duration()), Some(PATH));
         keeper.stop().await;
     }
 }

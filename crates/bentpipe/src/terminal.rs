@@ -163,6 +163,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     let open_files = limits::raise_open_files();
     let (keeper, paths) = Keeper::start(files.paths());
     let endpoint = endpoint(&identity.borrow())?;
+    let pool = config.transport.pool();
     let instance = secret::seed().map_err(anyhow::Error::from)?;
     let connectors = gateways
         .iter()
@@ -171,6 +172,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
             let connector = connector(&files, &config, &endpoint, &identity, gateway, paths)?;
             Ok(Connector {
                 instance: Some(instance),
+                pool: pool.clone(),
                 ..connector
             })
         })
@@ -268,6 +270,13 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
                 port_53.clone(),
                 terminal.clone(),
             ));
+        }
+        if let Some(interface) = installed.ip {
+            let terminal = terminal.clone();
+            tasks.spawn(async move {
+                let error = terminal.carry_ip(&interface).await;
+                tracing::error!("the interface for IP packets has failed: {error}");
+            });
         }
         for listener in installed.udp {
             tasks.spawn(tproxy::udp::carry(
@@ -367,7 +376,9 @@ async fn reloaded(
             transparent.leave_private = true;
             transparent.fail = tproxy::Fail::Closed;
             transparent.quic = tproxy::ApplicationQuic::Tunnel;
-            transparent.other_protocols = tproxy::OtherProtocols::Refuse;
+            if transparent.other_protocols != tproxy::OtherProtocols::Tunnel {
+                transparent.other_protocols = tproxy::OtherProtocols::Refuse;
+            }
         }
     });
     Some(new)
@@ -402,6 +413,7 @@ pub fn connector(
         gateway: gateway.gateway.clone(),
         gateway_keys: Arc::new(PairedKeys::new(files.clone(), gateway.clone())),
         paths,
+        pool: transport.pool(),
         resolver: Machine::new(transport.memory),
         transport,
     })

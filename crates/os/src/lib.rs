@@ -7,7 +7,7 @@
 //! [`tcp_measured`], the kernel's own TCP.
 //!
 //! For the tunnel: [`ingress`], [`http_connect`] with its [`users`], and [`tproxy`] bring applications' connections,
-//! [`dns`] their questions; [`tcp`], [`udp`], [`machine`] with its [`resolver`], [`quic_socket`] and [`quic`] are its sockets, [`network_changes`]
+//! [`dns`] their questions, [`ip`] packets of other protocols, for which a gateway has a network ([`ip_gateway`]); [`tcp`], [`udp`], [`machine`] with its [`resolver`], [`quic_socket`] and [`quic`] are its sockets, [`network_changes`]
 //! says when its addresses or [`ways`] change, [`secret`], [`limits`] and [`privileges`] are what it needs of the system.
 
 pub mod namespace;
@@ -24,6 +24,8 @@ pub mod users;
 mod socks5_udp;
 pub mod dns;
 pub mod tproxy;
+pub mod ip;
+pub mod ip_gateway;
 mod socket_option;
 mod receive_memory;
 pub mod tcp;

@@ -153,10 +153,22 @@ impl Tun {
         peers: &[IpNet],
     ) -> Result<Self, TunError> {
         check_name(&spec.device)?;
-        namespace.run(|| Self::create_here(namespace.name(), spec, peers))?
+        namespace.run(|| Self::create_here(namespace.name(), spec, peers, true))?
     }
 
-    fn create_here(namespace: &str, spec: &TunSpec, peers: &[IpNet]) -> Result<Self, TunError> {
+    /// Makes the device in the namespace of the caller and takes it up. What is read from it is
+    /// one whole packet each time, behind [`segment::HEADER`] bytes that say nothing.
+    pub fn whole_packets(spec: &TunSpec) -> Result<Self, TunError> {
+        check_name(&spec.device)?;
+        Self::create_here("this namespace", spec, &[], false)
+    }
+
+    fn create_here(
+        namespace: &str,
+        spec: &TunSpec,
+        peers: &[IpNet],
+        large: bool,
+    ) -> Result<Self, TunError> {
         let system = |what| {
             let (device, namespace) = (spec.device.clone(), namespace.to_owned());
             move |source: io::Error| TunError::System {
@@ -195,7 +207,9 @@ impl Tun {
             },
             errno => system("make")(errno.into()),
         })?;
-        offload(&file).map_err(|errno| system("set up")(errno.into()))?;
+        if large {
+            offload(&file).map_err(|errno| system("set up")(errno.into()))?;
+        }
         quieten(&spec.device);
         let index = netlink
             .device(&spec.device)

@@ -31,6 +31,11 @@ impl Fingerprint {
         ))
     }
 
+    /// The hash itself.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// The fingerprint of the key that the other end of `connection` has proved to
     /// have; `None` before the handshake is over.
     pub fn of_peer(connection: &noq::Connection) -> Option<Self> {

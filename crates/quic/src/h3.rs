@@ -1,9 +1,10 @@
 //! HTTP/3's view of the QUIC library.
 //!
-//! Three things it does beyond passing calls on: requests' streams write when it is
+//! Four things it does beyond passing calls on: requests' streams write when it is
 //! their turn ([`crate::schedule`]) and as far as the peer lets them
-//! ([`crate::windows`]), and a stream that is dropped before it was finished is reset, so
-//! that nobody takes a torn flow for a complete one.
+//! ([`crate::windows`]), a stream that is dropped before it was finished is reset, so
+//! that nobody takes a torn flow for a complete one, and the header sections of CONNECT are
+//! as their standards have them ([`crate::connect_headers`]).
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -19,6 +20,7 @@ use noq::{ConnectionError, PathId, ReadError, VarInt, WriteError};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::connect_headers::{self, Begun, Incoming};
 use crate::datagrams::Datagrams;
 use crate::frames::FrameBound;
 use crate::schedule::{Class, Scheduler};
@@ -368,6 +370,9 @@ impl<B: Buf> BidiStream<B> {
                 stream: recv,
                 start: Bytes::new(),
                 frames: Some(FrameBound::default()),
+                headers: session
+                    .is_some_and(|session| session.connection.side().is_server())
+                    .then(Box::default),
                 session: session.cloned(),
             },
         }
@@ -454,12 +459,45 @@ impl Flows {
     }
 }
 
+/// What is being written.
+enum Writing<B> {
+    /// A frame of the library's.
+    Frame(WriteBuf<B>),
+    /// A request's header section.
+    Headers(Bytes),
+}
+
+impl<B: Buf> Writing<B> {
+    fn has_remaining(&self) -> bool {
+        match self {
+            Self::Frame(frame) => frame.has_remaining(),
+            Self::Headers(headers) => headers.has_remaining(),
+        }
+    }
+
+    fn chunk(&self) -> &[u8] {
+        match self {
+            Self::Frame(frame) => frame.chunk(),
+            Self::Headers(headers) => headers.chunk(),
+        }
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        match self {
+            Self::Frame(frame) => frame.advance(bytes),
+            Self::Headers(headers) => headers.advance(bytes),
+        }
+    }
+}
+
 /// What this end sends on a stream.
 pub struct SendStream<B: Buf> {
     stream: noq::SendStream,
-    writing: Option<WriteBuf<B>>,
+    writing: Option<Writing<B>>,
     class: Class,
     ended: bool,
+    /// A request of ours whose header section comes first.
+    asks: bool,
     /// Of a request's stream, if it has turns and windows of ours.
     session: Option<Flows>,
 }
@@ -473,6 +511,9 @@ impl<B: Buf> SendStream<B> {
             writing: None,
             class: Class::Small,
             ended: false,
+            asks: session
+                .as_ref()
+                .is_some_and(|session| session.connection.side().is_client()),
             session,
         }
     }
@@ -500,7 +541,7 @@ impl<B: Buf> SendStream<B> {
 impl<B: Buf> h3::quic::SendStream<B> for SendStream<B> {
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
         loop {
-            if !self.writing.as_ref().is_some_and(Buf::has_remaining) {
+            if !self.writing.as_ref().is_some_and(Writing::has_remaining) {
                 if self.writing.take().is_some()
                     && let Some(session) = &self.session
                 {
@@ -537,7 +578,14 @@ impl<B: Buf> h3::quic::SendStream<B> for SendStream<B> {
                 ),
             });
         }
-        self.writing = Some(data.into());
+        let mut frame = data.into();
+        self.writing = Some(match std::mem::take(&mut self.asks) {
+            true => {
+                let headers = frame.copy_to_bytes(frame.remaining());
+                Writing::Headers(connect_headers::outgoing(headers))
+            }
+            false => Writing::Frame(frame),
+        });
         Ok(())
     }
 
@@ -582,6 +630,8 @@ pub struct RecvStream {
     stream: noq::RecvStream,
     /// What has been read before the stream was handed on.
     start: Bytes,
+    /// Of a request that is answered here, until its header section is there.
+    headers: Option<Box<Incoming>>,
     /// Of a request's stream.
     frames: Option<FrameBound>,
     /// Of a request's stream, if it has turns and windows of ours.
@@ -594,6 +644,7 @@ impl RecvStream {
             stream,
             start,
             frames: None,
+            headers: None,
             session: None,
         }
     }
@@ -613,6 +664,45 @@ impl h3::quic::RecvStream for RecvStream {
         if !self.start.is_empty() {
             return Poll::Ready(Ok(Some(std::mem::take(&mut self.start))));
         }
+        loop {
+            let read = ready!(self.poll_chunk(context));
+            let Some(headers) = &mut self.headers else {
+                return Poll::Ready(read);
+            };
+            let begun = match &read {
+                Ok(Some(data)) => headers.take(data),
+                _ => {
+                    let rest = headers.rest();
+                    self.headers = None;
+                    if rest.is_empty() {
+                        return Poll::Ready(read);
+                    }
+                    return Poll::Ready(Ok(Some(rest)));
+                }
+            };
+            if let Begun::With(data) = begun {
+                self.headers = None;
+                return Poll::Ready(Ok(Some(data)));
+            }
+        }
+    }
+
+    fn stop_sending(&mut self, code: u64) {
+        // An error means that the stream has ended before.
+        let _ = self.stream.stop(varint(code));
+    }
+
+    fn recv_id(&self) -> StreamId {
+        stream_id(self.stream.id())
+    }
+}
+
+impl RecvStream {
+    /// What comes next on the stream, counted and looked at.
+    fn poll_chunk(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
         let id = self.id();
         // Reading a chunk may be given up and begun anew at any time.
         let read = pin!(self.stream.read_chunk(CHUNK)).poll(context);
@@ -638,15 +728,6 @@ impl h3::quic::RecvStream for RecvStream {
             }
         }
         read.map_err(read_error)
-    }
-
-    fn stop_sending(&mut self, code: u64) {
-        // An error means that the stream has ended before.
-        let _ = self.stream.stop(varint(code));
-    }
-
-    fn recv_id(&self) -> StreamId {
-        stream_id(self.stream.id())
     }
 }
 

@@ -13,6 +13,7 @@
 //! - `frames`: how long a frame may be
 //! - [`datagrams`]: what is sent beside the streams, under `codel`
 //! - [`fingerprint`]: the hash of a public key, which names a peer
+//! - [`connect_headers`]: header sections of CONNECT as their standards have them
 //! - [`h3`]: the HTTP/3 library on connections of the QUIC library
 
 pub mod selection;
@@ -29,6 +30,7 @@ mod frames;
 mod codel;
 pub mod datagrams;
 pub mod fingerprint;
+pub mod connect_headers;
 pub mod h3;
 
 pub use controller::Factory;

@@ -41,6 +41,19 @@ pub trait DatagramSocket: Send + Sync + 'static {
     fn failure(&self) -> impl Future<Output = io::Error> + Send;
 }
 
+/// A network interface whose packets go into the tunnel, and come from there.
+pub trait PacketDevice: Send + Sync + 'static {
+    /// Takes the next IP packet that the machine sends by the interface.
+    fn poll_receive(&self, context: &mut Context<'_>) -> Poll<io::Result<Vec<u8>>>;
+
+    /// Gives the machine an IP packet, as if it came in by the interface. One that it does not
+    /// take is lost.
+    fn send(&self, packet: &[u8]);
+
+    /// Gives the interface `addresses` in place of those it has.
+    fn set_addresses(&self, addresses: &[IpAddr]) -> io::Result<()>;
+}
+
 /// Asks DNS.
 pub trait Resolve: Send + Sync + 'static {
     /// All addresses of `host`, the preferred first.

@@ -72,6 +72,9 @@ pub struct Transport {
     /// Where controllers that probe at random begin; drawn by whoever starts this end.
     #[serde(skip)]
     pub seed: u64,
+    /// A session that has nothing to say says so after this time.
+    #[serde(skip)]
+    pub keep_alive: Duration,
 }
 
 impl Default for Transport {
@@ -84,6 +87,7 @@ impl Default for Transport {
             expected_rtt: Span::from_millis(650),
             memory: Bytes::new(1 << 30),
             seed: 0,
+            keep_alive: KEEP_ALIVE,
         }
     }
 }
@@ -180,7 +184,7 @@ impl Transport {
             .send_fairness(true)
             .mtu_discovery_config(Some(mtu))
             // Of the path, where it can be changed while a session is open.
-            .default_path_keep_alive_interval(Some(KEEP_ALIVE))
+            .default_path_keep_alive_interval(Some(self.keep_alive))
             .max_idle_timeout(Some(IDLE_TIMEOUT.try_into().expect("fits a varint")))
             .datagram_receive_buffer_size(Some(datagrams::RECEIVE_BUFFER))
             .datagram_send_buffer_size(datagrams::SEND_BUFFER);

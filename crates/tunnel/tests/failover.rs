@@ -103,6 +103,7 @@ impl Pair {
                 egress: Egress::default(),
                 dialler: self.internets[which].clone(),
                 paths: Default::default(),
+                ip: None,
                 policies: std::sync::Arc::new(Unlimited::default()),
             },
         );

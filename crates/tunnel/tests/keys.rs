@@ -56,6 +56,7 @@ impl World {
                 egress: Egress::default(),
                 dialler: setup.internet.clone(),
                 paths: Default::default(),
+                ip: None,
                 policies: Arc::new(Unlimited::default()),
             },
         );

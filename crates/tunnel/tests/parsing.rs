@@ -1,5 +1,6 @@
 //! What comes from outside as text is read or refused, and never worse.
 
+use bentpipe_tunnel::flow::packet::{self, Header, Why};
 use bentpipe_tunnel::gateway::egress::Egress;
 use bentpipe_tunnel::identity::enrolment_line::EnrolmentLine;
 use bentpipe_tunnel::target::Target;
@@ -7,6 +8,9 @@ use bentpipe_tunnel::terminal::dns::Over;
 use bentpipe_tunnel::terminal::dns::answer::Answer;
 use bentpipe_tunnel::terminal::dns::question::Question;
 use bentpipe_tunnel::wire::capsule::{self, Reader};
+use bentpipe_tunnel::wire::connect_ip::{
+    self, ADDRESS_ASSIGN, ADDRESS_REQUEST, ROUTE_ADVERTISEMENT,
+};
 use bentpipe_tunnel::wire::proxy_status::Refusal;
 use bentpipe_tunnel::wire::request::Request;
 use bentpipe_tunnel::wire::{connect, connect_udp, datagram};
@@ -105,6 +109,24 @@ proptest! {
     }
 
     #[test]
+    fn no_damage_to_a_capsule_of_connect_ip_panics(stream in prop::sample::select(corpus("connect_ip")), at in any::<prop::sample::Index>(), byte in any::<u8>(), cut in 1usize..50) {
+        let mut stream = stream;
+        let at = at.index(stream.len());
+        stream[at] = byte;
+        read_ip_capsules(&stream, cut);
+    }
+
+    #[test]
+    fn no_damage_to_a_packet_panics(packet in prop::sample::select(corpus("ip_packet")), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let mut packet = packet;
+        if !packet.is_empty() {
+            let at = at.index(packet.len());
+            packet[at] = byte;
+        }
+        read_packet(&packet);
+    }
+
+    #[test]
     fn no_path_of_connect_udp_panics(host in "[ -~]{0,40}", port in "[ -~]{0,8}", end in "/?") {
         read_path(&format!("/.well-known/masque/udp/{host}/{port}{end}"));
     }
@@ -128,6 +150,32 @@ fn read_capsules(stream: &[u8], cut: usize) {
         }
     }
     let _ = reader.end();
+}
+
+/// Reads what may be capsules of a CONNECT-IP request.
+fn read_ip_capsules(stream: &[u8], cut: usize) {
+    let mut reader = Reader::taking(&[ADDRESS_ASSIGN, ADDRESS_REQUEST, ROUTE_ADVERTISEMENT]);
+    for piece in stream.chunks(cut) {
+        reader.take(piece);
+        while let Ok(Some((_, content))) = reader.next_capsule() {
+            let _ = connect_ip::read_addresses(&content);
+        }
+    }
+    let _ = reader.end();
+}
+
+/// Reads what may be an IP packet; an error about it is a packet, about which there is none.
+fn read_packet(packet: &[u8]) {
+    if let Some(header) = Header::read(packet)
+        && let Some(error) = packet::error(&header, packet, header.destination, Why::Prohibited)
+    {
+        let about = Header::read(&error).unwrap();
+        assert_eq!(about.destination, header.source);
+        assert_eq!(
+            packet::error(&about, &error, header.source, Why::Unreachable),
+            None
+        );
+    }
 }
 
 /// Reads what may be the path of a CONNECT-UDP request.
@@ -210,6 +258,14 @@ fn the_corpora_are_replayed() {
         for cut in [1, 3, 1000] {
             read_capsules(&stream, cut);
         }
+    }
+    for stream in corpus("connect_ip") {
+        for cut in [1, 3, 1000] {
+            read_ip_capsules(&stream, cut);
+        }
+    }
+    for packet in corpus("ip_packet") {
+        read_packet(&packet);
     }
     for path in corpus("connect_udp") {
         read_path(&String::from_utf8_lossy(&path));

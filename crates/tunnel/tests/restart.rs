@@ -15,6 +15,7 @@ use support::{
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+const RTT: Duration = Duration::from_millis(610);
 const ORIGIN: &str = "93.184.216.34:80";
 /// Enough to learn the path from.
 const LONG: usize = 10 << 20;
@@ -96,7 +97,7 @@ fn what_is_known_is_known_by_whom_and_of_whom() {
         )
         .await;
         let [terminals, gateways] = first.paths;
-        let known = |paths: &Paths, seed| paths.known(&identity(seed).fingerprint());
+        let known = |paths: &Paths, seed| paths.known(&identity(seed).fingerprint(), RTT);
         assert!(known(&gateways, TERMINAL_SEED).is_some());
         assert_eq!(known(&gateways, GATEWAY_SEED), None);
         assert_eq!(known(&gateways, 9), None);
@@ -129,7 +130,7 @@ fn what_is_known_ages_while_the_gateway_cannot_be_reached() {
         };
         let (_network, socket, _nobody) = sockets(&clock, &setup.scenario);
         let (_terminal, keep) = Terminal::new(setup.connector(endpoint(&clock, socket, None)));
-        let known = || paths.known(&identity(GATEWAY_SEED).fingerprint());
+        let known = || paths.known(&identity(GATEWAY_SEED).fingerprint(), RTT);
         assert!(known().is_some());
         let hour = Duration::from_secs(3600);
         assert!(

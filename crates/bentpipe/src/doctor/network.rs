@@ -152,12 +152,11 @@ async fn silent_mapping(
         let mut connector = connector().ok()?;
         // A mapping is of a port.
         connector.endpoint = terminal::endpoint(&connector.identity.borrow()).ok()?;
+        connector.transport.keep_alive = longest * 10;
         let session = connector.open().await.ok()?;
         session.accepted().await.ok()?;
         // Until both ends have ceased to look for a larger path MTU.
         path_mtu(&session).await;
-        let path = session.connection().path(noq::PathId::ZERO)?;
-        path.set_keep_alive_interval(None).ok()?;
         let ask = Ask {
             after: Some(silence),
             ..Ask::default()

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bentpipe_os::machine::Machine;
 use bentpipe_os::privileges::{self, Needs};
 use bentpipe_os::quic_socket::Received;
-use bentpipe_os::{limits, quic, secret};
+use bentpipe_os::{ip_gateway, limits, quic, secret};
 use bentpipe_tunnel::gateway::policy::Policy;
 use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
 use bentpipe_tunnel::identity::Identity;
@@ -155,7 +155,7 @@ fn start(files: Files) -> Result<(), Failure> {
     log::set_level(&config.log);
     let low = |address: SocketAddr| address.port() < 1024;
     let needs = Needs {
-        network_administration: false,
+        network_administration: config.ip.is_some(),
         low_ports: low(config.listen) || config.metrics.as_ref().is_some_and(|m| low(m.listen)),
     };
     privileges::give_up(config.user.as_deref(), needs).map_err(anyhow::Error::from)?;
@@ -190,7 +190,16 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
     let volumes = Volumes::open(files.volumes());
     let policies = ConfiguredPolicies::new(&config, registry.clone(), volumes);
     let policies = Arc::new(policies);
+    let network = match &config.ip {
+        Some(ip) => Some(
+            ip_gateway::network(&ip.networks, config.listen.port())
+                .await
+                .map_err(|error| anyhow::anyhow!("[ip]: {error}"))?,
+        ),
+        None => None,
+    };
     let configuration = Configuration {
+        ip: network.clone(),
         server,
         registry: registry.clone(),
         transport: transport.clone(),
@@ -229,11 +238,21 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
     );
     let orderly = {
         let mut run = pin!(gateway.run());
+        let mut deliver = pin!(async {
+            match &network {
+                Some(network) => network.deliver().await,
+                None => std::future::pending().await,
+            }
+        });
         let mut strays = pin!(report_strays(&gateway, &received));
         loop {
             tokio::select! {
                 () = &mut run => break false,
                 () = &mut strays => break false,
+                error = &mut deliver => {
+                    tracing::error!("the interface for IP packets has failed: {error}");
+                    break false;
+                }
                 orderly = stop.stop() => break orderly,
                 _ = reload.recv() => {
                     gateway.close_revoked();
@@ -254,6 +273,9 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
     tasks.shutdown().await;
     endpoint.close(0u32.into(), b"the gateway is being stopped");
     daemon::patiently(endpoint.wait_idle()).await;
+    if network.is_some() {
+        ip_gateway::remove(config.listen.port()).await;
+    }
     daemon::patiently(keeper.stop()).await;
     volumes::write(&policies.volumes).await;
     daemon::say(format_args!(

@@ -1,8 +1,9 @@
 //! `bentpipe status`: asks the ends that run on this machine how they stand.
 
+use std::ffi::OsStr;
 use std::io::Read as _;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -36,11 +37,7 @@ pub struct Command {
 
 pub fn run(command: &Command) -> Result<(), Failure> {
     let sockets: Vec<PathBuf> = match &command.config {
-        Some(config) => ["terminal.sock", "gateway.sock"]
-            .map(|name| config.with_file_name(name))
-            .into_iter()
-            .filter(|path| path.file_stem() == config.file_stem())
-            .collect(),
+        Some(config) => of_configuration(config),
         None => PLACES.map(PathBuf::from).to_vec(),
     };
     let mut answers = 0;
@@ -68,6 +65,30 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         .into());
     }
     Ok(())
+}
+
+/// Where the end with that configuration answers: beside it, or where its unit lets it. By its
+/// name alone it may be either end's.
+fn of_configuration(config: &Path) -> Vec<PathBuf> {
+    let roles = ["terminal", "gateway"];
+    let named = roles
+        .iter()
+        .find(|role| config.file_stem() == Some(OsStr::new(role)));
+    let roles = named.map_or(&roles[..], std::slice::from_ref);
+    let unit = |role: &&str| {
+        PLACES
+            .iter()
+            .find(|place| place.ends_with(&format!("{role}.sock")))
+    };
+    let beside = roles
+        .iter()
+        .map(|role| config.with_file_name(format!("{role}.sock")));
+    match config.parent() == Some(Path::new("/etc/bentpipe")) {
+        true => beside
+            .chain(roles.iter().filter_map(unit).map(PathBuf::from))
+            .collect(),
+        false => beside.collect(),
+    }
 }
 
 fn ask(socket: &PathBuf) -> std::io::Result<String> {
@@ -163,4 +184,25 @@ fn session(session: &SessionStatus) -> String {
 fn mib(bytes: u64) -> String {
     let tenths = bytes * 10 / (1 << 20);
     format!("{}.{} MiB", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_asked_beside_its_configuration_and_where_its_unit_puts_it() {
+        let places = |config: &str| {
+            let places = of_configuration(Path::new(config)).into_iter();
+            places
+                .map(|path| path.display().to_string())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(places("a/gateway.toml"), ["a/gateway.sock"]);
+        assert_eq!(places("boat.toml"), ["terminal.sock", "gateway.sock"]);
+        assert_eq!(
+            places("/etc/bentpipe/terminal.toml"),
+            ["/etc/bentpipe/terminal.sock", PLACES[0]]
+        );
+    }
 }

@@ -9,9 +9,10 @@
 //! The rules outlive a terminal that is killed: with [`Fail::Closed`] they then hold back
 //! what they would have handed over, until the next terminal takes them over.
 
-mod nft;
+pub(crate) mod nft;
 mod routes;
 mod ruleset;
+mod packets;
 mod firewall;
 pub mod udp;
 
@@ -28,6 +29,7 @@ use tokio::sync::Notify;
 pub use firewall::{Firewall, Obstacle};
 use ruleset::Ruleset;
 
+use crate::ip::{Interface, IpError};
 use crate::network_changes;
 
 /// Distinguishes our marks and routing tables from others' ("bp" in ASCII).
@@ -99,6 +101,8 @@ pub enum OtherProtocols {
     Refuse,
     /// They go their own way, outside the tunnel.
     Pass,
+    /// They go through the tunnel as packets (CONNECT-IP), as far as the gateway lets them.
+    Tunnel,
 }
 
 /// Which connections are taken.
@@ -115,6 +119,19 @@ pub struct Capture {
     pub fail: Fail,
     /// What is taken.
     pub protocols: Protocols,
+}
+
+impl Capture {
+    /// Whether packets of other protocols leave for the tunnel.
+    pub fn tunnels_packets(&self) -> bool {
+        matches!(
+            self.protocols,
+            Protocols::TcpAndUdp {
+                other: OtherProtocols::Tunnel,
+                ..
+            }
+        )
+    }
 }
 
 /// What is taken, and what becomes of the rest.
@@ -151,6 +168,14 @@ pub enum TransparentError {
         /// Why.
         source: io::Error,
     },
+    /// What cannot change while rules are installed.
+    #[error(
+        "ingress.transparent.other_protocols cannot change from or to \"tunnel\" while the terminal runs; restart it"
+    )]
+    Restart,
+    /// Packets of other protocols cannot be carried.
+    #[error("ingress.transparent.other_protocols = \"tunnel\": {0}")]
+    Ip(#[source] Box<IpError>),
     /// No such interface.
     #[error("there is no network interface {0:?} here; `ip link` lists them")]
     Interface(String),
@@ -184,6 +209,8 @@ pub struct Transparent {
     pub ipv6: Option<TcpListener>,
     /// Of UDP, for each of the two, if it is taken; [`udp::carry`] takes them.
     pub udp: Vec<UdpSocket>,
+    /// By which packets of other protocols leave for the tunnel.
+    pub ip: Option<Interface>,
     /// The rules that lead there.
     pub rules: Rules,
 }
@@ -236,6 +263,10 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
             udp.push(udp::listen((Ipv6Addr::LOCALHOST, port).into())?);
         }
     }
+    let ip = match capture.tunnels_packets() {
+        true => Some(packets::interface(&capture)?),
+        false => None,
+    };
     let rules = Rules {
         capture: Mutex::new(capture),
         ipv6: ipv6.is_some(),
@@ -256,6 +287,7 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
         ipv4,
         ipv6,
         udp,
+        ip,
         rules,
     })
 }
@@ -304,6 +336,7 @@ pub async fn release(port: u16) -> bool {
     let existed = nft::table_exists(&table(port)).await;
     let _ = nft::load(format!("delete table inet {}\n", table(port))).await;
     routes::remove(mark(port));
+    routes::remove(packets::mark(port));
     existed
 }
 
@@ -341,6 +374,8 @@ impl Rules {
             connected: connected(),
             table: table(capture.port),
             mark: mark(capture.port),
+            ip_mark: packets::mark(capture.port),
+            device: packets::device(capture.port),
             ipv6: self.ipv6,
             capture: &capture,
         };
@@ -361,6 +396,9 @@ impl Rules {
     /// port stay.
     pub async fn change(&self, new: Capture) -> Result<(), TransparentError> {
         let before = self.capture();
+        if before.tunnels_packets() != new.tunnels_packets() {
+            return Err(TransparentError::Restart);
+        }
         *self.lock() = Capture {
             interfaces: before.interfaces.clone(),
             port: before.port,
@@ -411,6 +449,12 @@ impl Rules {
                     Ok(()) => installed = wanted,
                     Err(error) => tracing::error!("{error}"),
                 }
+            }
+            let capture = self.capture();
+            if capture.tunnels_packets()
+                && let Err(error) = packets::route(&capture)
+            {
+                tracing::debug!("routes of packets: {error}");
             }
             let families = [routes::Family::V4, routes::Family::V6];
             for family in families.into_iter().take(1 + usize::from(self.ipv6)) {

@@ -17,7 +17,7 @@ use super::TransparentError;
 const SBIN: &str = "/usr/local/sbin:/usr/sbin:/sbin";
 
 /// Loads a ruleset, all of it or nothing.
-pub(super) async fn load(ruleset: String) -> Result<(), TransparentError> {
+pub(crate) async fn load(ruleset: String) -> Result<(), TransparentError> {
     run(&["-f", "-"], ruleset)
         .await
         .map(|_| ())

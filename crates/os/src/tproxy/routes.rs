@@ -15,6 +15,9 @@ use crate::netlink::{Netlink, mark_rule};
 /// the kernel see that the rule is there already.
 const PRIORITY: u32 = 98;
 
+/// The metric of a route that is taken when there is no other.
+const LAST_RESORT: u32 = u32::MAX - 1;
+
 /// An address family.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Family {
@@ -38,7 +41,31 @@ pub(super) fn add(family: Family, mark: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Undoes [`add`] for both families; what is not there is no error.
+/// Sends packets with `mark` out by `device`; no error if that is so already. `closed`: they are
+/// answered as unreachable when the device is not there, and do not take another way.
+pub(super) fn add_through(family: Family, mark: u32, device: &str, closed: bool) -> io::Result<()> {
+    let mut netlink = Netlink::open()?;
+    let device = netlink.device(device)?.header.index;
+    let mut requests = Vec::new();
+    if closed {
+        requests.push(RouteNetlinkMessage::NewRoute(unreachable(family, mark)));
+    }
+    requests.push(RouteNetlinkMessage::NewRoute(through(family, mark, device)));
+    requests.push(RouteNetlinkMessage::NewRule(mark_rule(
+        family.number(),
+        mark,
+        PRIORITY,
+    )));
+    for request in requests {
+        match netlink.tell(request, NLM_F_CREATE | NLM_F_EXCL) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            done => done?,
+        }
+    }
+    Ok(())
+}
+
+/// Undoes [`add`] and [`add_through`] for both families; what is not there is no error.
 pub(super) fn remove(mark: u32) {
     let Ok(mut netlink) = Netlink::open() else {
         return;
@@ -49,8 +76,10 @@ pub(super) fn remove(mark: u32) {
             RouteNetlinkMessage::DelRule(mark_rule(family.number(), mark, PRIORITY)),
             0,
         );
-        let route = route(family, mark, loopback);
-        let _ = netlink.tell(RouteNetlinkMessage::DelRoute(route), 0);
+        // A route by a device goes with the device.
+        for route in [route(family, mark, loopback), unreachable(family, mark)] {
+            let _ = netlink.tell(RouteNetlinkMessage::DelRoute(route), 0);
+        }
     }
 }
 
@@ -61,6 +90,26 @@ impl Family {
             Self::V6 => AddressFamily::Inet6,
         }
     }
+}
+
+/// All destinations, by a device.
+fn through(family: Family, mark: u32, device: u32) -> RouteMessage {
+    let mut message = route(family, mark, device);
+    message.header.scope = RouteScope::Link;
+    message.header.kind = RouteType::Unicast;
+    message
+}
+
+/// No destination, where there is no other route.
+fn unreachable(family: Family, mark: u32) -> RouteMessage {
+    let mut message = route(family, mark, 0);
+    message.header.scope = RouteScope::Universe;
+    message.header.kind = RouteType::Unreachable;
+    message.attributes = vec![
+        RouteAttribute::Table(mark),
+        RouteAttribute::Priority(LAST_RESORT),
+    ];
+    message
 }
 
 /// All destinations, local.

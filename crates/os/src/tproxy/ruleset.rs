@@ -22,6 +22,9 @@ pub(super) struct Ruleset<'a> {
     pub connected: Vec<IpNet>,
     pub table: String,
     pub mark: u32,
+    /// The mark of packets of other protocols, and the interface that they leave by.
+    pub ip_mark: u32,
+    pub device: String,
     pub ipv6: bool,
 }
 
@@ -68,7 +71,7 @@ impl Ruleset<'_> {
             }
         }
         let others = match self.capture.protocols {
-            Protocols::Tcp => "meta l4proto != tcp return\n",
+            Protocols::Tcp => "meta l4proto != tcp return\n".to_owned(),
             Protocols::TcpAndUdp { quic, other } => {
                 if quic == ApplicationQuic::Refuse {
                     text.push_str("udp dport 443 reject with icmpx port-unreachable\n");
@@ -76,12 +79,17 @@ impl Ruleset<'_> {
                 match other {
                     OtherProtocols::Refuse => {
                         "meta l4proto != { tcp, udp } reject with icmpx admin-prohibited\n"
+                            .to_owned()
                     }
-                    OtherProtocols::Pass => "meta l4proto != { tcp, udp } return\n",
+                    OtherProtocols::Pass => "meta l4proto != { tcp, udp } return\n".to_owned(),
+                    OtherProtocols::Tunnel => format!(
+                        "meta l4proto != {{ tcp, udp }} meta mark set {:#x} accept\n",
+                        self.ip_mark
+                    ),
                 }
             }
         };
-        text.push_str(others);
+        text.push_str(&others);
         let _ = write!(
             text,
             "ct mark set {mark:#x} goto take\n\
@@ -103,8 +111,32 @@ impl Ruleset<'_> {
             Fail::Closed => "counter drop\n",
             Fail::Open => "accept\n",
         });
-        text.push_str("}\n}\n");
+        text.push_str("}\n");
+        if self.capture.tunnels_packets() {
+            text.push_str(&self.packets());
+        }
+        text.push_str("}\n");
         text
+    }
+
+    /// What becomes of packets of other protocols: they leave with the addresses that the gateway
+    /// assigns, and what comes back is let in; nobody out there begins.
+    fn packets(&self) -> String {
+        let device = &self.device;
+        format!(
+            "chain translate {{\n\
+             type nat hook postrouting priority srcnat; policy accept;\n\
+             oifname \"{device}\" masquerade\n\
+             }}\n\
+             chain forward_packets {{\n\
+             type filter hook forward priority filter; policy accept;\n\
+             iifname \"{device}\" ct state {{ new, invalid }} drop\n\
+             }}\n\
+             chain input_packets {{\n\
+             type filter hook input priority filter; policy accept;\n\
+             iifname \"{device}\" ct state {{ new, invalid }} drop\n\
+             }}\n"
+        )
     }
 }
 
@@ -131,6 +163,8 @@ mod tests {
             connected: vec!["10.77.0.0/24".parse().unwrap()],
             table: "bentpipe_4480".into(),
             mark: 0x6270_1180,
+            ip_mark: 0x6271_1180,
+            device: "bp-ip-4480".into(),
             ipv6: true,
         }
         .text()

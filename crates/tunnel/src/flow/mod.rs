@@ -3,6 +3,7 @@
 //! - [`stream`]: the halves of a stream
 //! - [`tcp`]: a TCP connection on a stream
 //! - [`udp`]: the UDP datagrams of one pair of peers, beside a stream
+//! - [`ip`]: IP packets, with [`packet`] for what they say, beside a stream
 //! - [`tally`]: how many there are, and how they ended
 //! - [`by_name`]: how many there were of each server's name
 //! - [`stalled`]: the bound on TCP flows that are not read
@@ -13,6 +14,8 @@ pub mod by_name;
 pub mod stream;
 pub mod tcp;
 pub mod udp;
+pub mod packet;
+pub mod ip;
 pub mod stalled;
 
 pub use outcome::{Carried, FlowError};

@@ -67,6 +67,16 @@ impl Activity {
         self.datagrams.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts what goes into the tunnel.
+    pub(super) fn count_up(&self, length: usize) {
+        self.count(&self.up, length);
+    }
+
+    /// Counts what comes from the tunnel.
+    pub(super) fn count_down(&self, length: usize) {
+        self.count(&self.down, length);
+    }
+
     fn count(&self, bytes: &AtomicU64, length: usize) {
         self.note();
         // An empty datagram is an answer too.
@@ -170,7 +180,7 @@ async fn receive(
             std::task::ready!(socket.poll_receive(context, &mut payload))
                 .map_err(FlowError::Local)?;
             let length = payload.filled().len();
-            activity.count(&activity.up, length);
+            activity.count_up(length);
             let content = &content[..1 + length];
             let sent = datagrams.send(content);
             Ok(sent.err().map(|_| capsule::datagram(content))).into()
@@ -191,7 +201,7 @@ async fn deliver(
         Err(ContentError::UnknownContext(_)) => return Ok(()),
         Err(ContentError::Malformed) => return Err(FlowError::Malformed),
     };
-    activity.count(&activity.down, payload.len());
+    activity.count_down(payload.len());
     let sent = std::future::poll_fn(|context| socket.poll_send(context, &payload)).await;
     sent.map_err(FlowError::Local)
 }

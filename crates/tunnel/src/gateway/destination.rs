@@ -50,6 +50,11 @@ impl Destination {
         ports.is_none_or(|ports| ports.contains(&target.port)) && self.has_host(target, address)
     }
 
+    /// Whether not all ports are.
+    pub fn has_ports(&self) -> bool {
+        self.ports.is_some()
+    }
+
     fn has_host(&self, target: &Target, address: IpAddr) -> bool {
         let asked = || match &target.host {
             Host::Name(name) => name.trim_end_matches('.').to_ascii_lowercase(),

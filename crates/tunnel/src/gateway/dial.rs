@@ -159,6 +159,37 @@ impl<D: Dial> Dialler<D> {
         }))
     }
 
+    /// The addresses of the gateway itself.
+    pub fn own_addresses(&self) -> Result<Vec<IpAddr>, Refusal> {
+        self.sockets.own_addresses().map_err(|error| {
+            tracing::warn!(
+                "nothing is dialled: this machine's own addresses cannot be read: {error}"
+            );
+            Refusal {
+                kind: ErrorKind::ProxyInternalError,
+                detail: "the gateway does not know its own addresses now".into(),
+            }
+        })
+    }
+
+    /// Whether `address`, which `target` has been resolved to, may be spoken to, by anybody and
+    /// by the policy; `own` are the gateway's addresses. The error says why not.
+    pub fn check(
+        &self,
+        target: &Target,
+        address: IpAddr,
+        policy: &Policy,
+        own: &[IpAddr],
+    ) -> Result<(), String> {
+        let egress = self.egress.read().unwrap_or_else(PoisonError::into_inner);
+        egress
+            .check(address, own)
+            .map_err(|kind| format!("{address} is {kind} and not in egress.allow"))?;
+        policy
+            .allows(target, address)
+            .map_err(|why| format!("{address} is {why}"))
+    }
+
     /// The target's addresses that may be dialled, by anybody and by the policy.
     async fn allowed(
         &self,
@@ -176,34 +207,18 @@ impl<D: Dial> Dialler<D> {
                 })?
             }
         };
-        let own = self.sockets.own_addresses().map_err(|error| {
-            tracing::warn!(
-                "nothing is dialled: this machine's own addresses cannot be read: {error}"
-            );
-            Refusal {
-                kind: ErrorKind::ProxyInternalError,
-                detail: "the gateway does not know its own addresses now".into(),
-            }
-        })?;
-        let egress = self.egress.read().unwrap_or_else(PoisonError::into_inner);
+        let own = self.own_addresses()?;
         let mut denied = None;
         let allowed: Vec<_> = addresses
             .into_iter()
-            .filter(|address| {
-                let by_egress = egress.check(*address, &own);
-                let by_egress = by_egress
-                    .map_err(|kind| format!("{address} is {kind} and not in egress.allow"));
-                let by_policy = policy.allows(target, *address);
-                let by_policy = by_policy.map_err(|why| format!("{address} is {why}"));
-                match by_egress.and(by_policy) {
-                    Ok(()) => true,
-                    Err(detail) => {
-                        denied = Some(Refusal {
-                            kind: ErrorKind::DestinationIpProhibited,
-                            detail,
-                        });
-                        false
-                    }
+            .filter(|address| match self.check(target, *address, policy, &own) {
+                Ok(()) => true,
+                Err(detail) => {
+                    denied = Some(Refusal {
+                        kind: ErrorKind::DestinationIpProhibited,
+                        detail,
+                    });
+                    false
                 }
             })
             .collect();

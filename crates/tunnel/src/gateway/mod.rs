@@ -9,6 +9,7 @@
 //! - `proxy_header`: how an origin is told whose connection it is
 //! - `dial`: connections to origins
 //! - `udp`: flows of datagrams
+//! - `ip`: IP packets, of [`ip_protocol`]s that a policy names, in an [`ip_network`]
 //! - `dns`: questions of DNS
 //! - `serve`: all of it together
 
@@ -18,12 +19,15 @@ mod sessions;
 pub mod egress;
 mod dial;
 pub mod destination;
+pub mod ip_protocol;
 pub mod policy;
 mod usage;
 mod proxy_header;
 mod dns;
 mod requests;
 mod udp;
+pub mod ip_network;
+mod ip;
 mod serve;
 
 pub use serve::{Configuration, Gateway, server_config};

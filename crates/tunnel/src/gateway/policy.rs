@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::destination::Destination;
+use super::ip_protocol::IpProtocol;
 use crate::identity::Fingerprint;
 use crate::target::Target;
 
@@ -25,6 +26,11 @@ pub struct Policy {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub deny: Vec<Destination>,
+    /// Protocols of IP packets that it may exchange (CONNECT-IP), when the gateway has a network
+    /// for them (`[ip]`); none by default. "icmp" is ICMP of both families, which pings are.
+    /// What `allow` and `deny` say by port holds for protocols with ports.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ip: Vec<IpProtocol>,
     /// Flows that it may have open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flows: Option<u32>,
@@ -83,6 +89,7 @@ impl Policy {
         Self {
             allow: list(&self.allow, &default.allow),
             deny: list(&self.deny, &default.deny),
+            ip: list(&self.ip, &default.ip),
             flows: self.flows.or(default.flows),
             rate: self.rate.or(default.rate),
             monthly_volume: self.monthly_volume.or(default.monthly_volume),
@@ -103,6 +110,12 @@ impl Policy {
             return Err("not allowed to this terminal by the gateway's policy");
         }
         Ok(())
+    }
+
+    /// Whether what may be reached depends on ports.
+    pub fn has_ports(&self) -> bool {
+        let mut listed = self.allow.iter().chain(&self.deny);
+        listed.any(Destination::has_ports)
     }
 
     /// Whether `address`, which `target` has been resolved to, is told the terminal's.

@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::dial::Dialler;
 use super::dns;
+use super::ip_network::IpNetwork;
 use super::policy::Policies;
 use super::sessions::Sessions;
 use super::usage::{Metered, Usages};
@@ -30,6 +31,8 @@ use crate::wire::{MAX_FIELD_SECTION, connect};
 
 /// A request's header section has to be complete by then.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longer than any session is silent for that was asked to be.
+const SILENCE: Duration = Duration::from_secs(3600);
 /// Requests of a one-time key, at most: it needs one, and may repeat it.
 const MAX_ENROLMENT_REQUESTS: usize = 8;
 
@@ -59,6 +62,8 @@ pub struct Requests<D> {
     pub usages: Usages,
     /// Flows of UDP datagrams that a session may have open.
     pub udp_flows: AtomicUsize,
+    /// The network of IP packets, if there is one.
+    pub ip: Option<IpNetwork>,
     /// Turns true when sessions are to take no more requests.
     pub draining: watch::Receiver<bool>,
 }
@@ -177,6 +182,9 @@ impl<D: Dial> Requests<D> {
             Ok(Request::ConnectUdp(target)) if peer.role == PeerRole::Terminal => {
                 tokio::spawn(self.carry_udp(target, stream, peer, host));
             }
+            Ok(Request::ConnectIp) if peer.role == PeerRole::Terminal => {
+                tokio::spawn(self.carry_ip(stream, peer, host));
+            }
             request => {
                 tokio::spawn(async move { self.answer(request, stream, &peer).await });
             }
@@ -261,6 +269,7 @@ impl<D: Dial> Requests<D> {
                 Ok(
                     Request::Connect(_)
                     | Request::ConnectUdp(_)
+                    | Request::ConnectIp
                     | Request::Dns(_)
                     | Request::Renew(_)
                     | Request::Notices(_),
@@ -292,11 +301,13 @@ impl<D: Dial> Requests<D> {
         if let Some(next) = ask.known_key {
             self.registry.knows(&peer.key, next);
         }
-        // Whoever wants silence for some time wants to know what becomes of a silent path.
+        // Whoever wants silence for some time wants to know what becomes of a silent path. The
+        // time is set anew when the answer to the ping arrives.
         if ask.after.is_some()
             && let Some(path) = peer.connection.path(noq::PathId::ZERO)
         {
-            let _ = path.set_keep_alive_interval(None);
+            let _ = path.set_keep_alive_interval(Some(SILENCE));
+            let _ = path.ping();
         }
         let mut draining = self.draining.clone();
         tokio::select! {

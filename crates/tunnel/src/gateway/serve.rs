@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::admission::{Admission, HANDSHAKE_TIMEOUT};
 use super::dial::Dialler;
 use super::egress::Egress;
+use super::ip_network::IpNetwork;
 use super::log_limit::LogLimit;
 use super::policy::Policies;
 use super::requests::Requests;
@@ -68,6 +69,9 @@ pub struct Configuration<D> {
     pub paths: Paths,
     /// What each terminal may do.
     pub policies: Arc<dyn Policies>,
+    /// The network of terminals' IP packets, if there is to be one; whoever has it makes it
+    /// [deliver](IpNetwork::deliver).
+    pub ip: Option<IpNetwork>,
 }
 
 /// The QUIC configuration of a gateway that is `identity`.
@@ -94,6 +98,7 @@ impl<D: Dial> Gateway<D> {
             dialler,
             paths,
             policies,
+            ip,
         } = configuration;
         let (drain, draining) = watch::channel(false);
         let sessions = Arc::<Sessions>::default();
@@ -107,6 +112,7 @@ impl<D: Dial> Gateway<D> {
             policies,
             usages: Usages::default(),
             udp_flows: AtomicUsize::new(MAX_UDP_FLOWS),
+            ip,
             draining,
         });
         Arc::new(Self {
@@ -296,7 +302,8 @@ impl<D: Dial> Gateway<D> {
             }
         }
         // From here on it is known who sends, and with that what may be known of the path.
-        let lease = (role == PeerRole::Terminal).then(|| self.paths.lease(key, memory));
+        let rtt = connection.rtt(noq::PathId::ZERO).unwrap_or_default();
+        let lease = (role == PeerRole::Terminal).then(|| self.paths.lease(key, rtt, memory));
         let known = lease.as_ref().map(PathLease::describe);
         tracing::info!(%from, %key, ?role, known, "session is up");
         self.retire(&key);

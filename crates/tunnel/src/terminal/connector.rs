@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bentpipe_cc::PathMemory;
+use bentpipe_quic::windows::Pool;
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
@@ -46,6 +47,9 @@ pub struct Connector<R> {
     pub gateway_keys: Arc<dyn GatewayKeys>,
     /// With what windows and controller.
     pub transport: Transport,
+    /// What all sessions of this terminal lend receive windows from: [`Transport::pool`], the
+    /// same for all its gateways.
+    pub pool: Pool,
     /// What earlier sessions learnt of the way there.
     pub paths: Paths,
     /// How the gateway's name becomes an address.
@@ -108,10 +112,9 @@ impl<R: Resolve> Connector<R> {
     async fn open_at(&self, address: SocketAddr) -> Result<Session, SessionError> {
         let identity = self.identity.borrow().clone();
         let keys = self.gateway_keys.accepted();
-        let known = keys.iter().find_map(|key| self.paths.known(key));
         let tls = Arc::new(tls::client(&identity, keys));
         let mut config = noq::ClientConfig::new(tls);
-        let memory = known.map_or_else(PathMemory::default, PathMemory::with);
+        let memory = PathMemory::default();
         // The gateway opens no requests towards us.
         config.transport_config(Arc::new(self.transport.quic(0, memory.clone())));
         // The name is never checked, the key is; a fixed name tells eavesdroppers nothing.
@@ -127,17 +130,13 @@ impl<R: Resolve> Connector<R> {
             .ok_or_else(|| SessionError::Lost("the gateway has shown no key".into()))?;
         self.gateway_keys.shown(&shown);
         // Only now: what is known would not age while the gateway cannot be reached.
-        let lease = self.paths.lease(shown, memory);
+        let rtt = connection.rtt(noq::PathId::ZERO).unwrap_or_default();
+        let lease = self.paths.lease(shown, rtt, memory);
         let key = identity.fingerprint();
-        Session::new(
-            connection,
-            &self.transport,
-            lease,
-            self.gateway.clone(),
-            key,
-        )
-        .await
-        .map_err(SessionError::Http)
+        let lent = (&self.pool, self.transport.flow_window());
+        Session::new(connection, lent, lease, self.gateway.clone(), key)
+            .await
+            .map_err(SessionError::Http)
     }
 
     /// Follows `session` until it ends, and ends it when the gateway has forgotten it.

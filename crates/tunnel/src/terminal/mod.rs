@@ -10,6 +10,7 @@
 //! - `server_name`: and what TLS handshakes say
 //! - `flows`: applications' connections through it
 //! - `places`, `udp`: their flows of datagrams, which are bounded
+//! - `ip`: IP packets of an interface
 //! - [`dns`]: applications' questions of DNS
 
 mod session;
@@ -23,6 +24,7 @@ mod names;
 mod server_name;
 mod flows;
 mod udp;
+mod ip;
 pub mod dns;
 
 pub use connector::{Connector, SessionError};

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bentpipe_quic::h3::{Connection, Flows, Opener, RecvStream};
+use bentpipe_quic::windows::Pool;
 use bytes::{Buf as _, Bytes};
 use h3::error::{Code, StreamError};
 use tokio::sync::watch;
@@ -14,10 +15,9 @@ use crate::identity::Fingerprint;
 use crate::paths::PathLease;
 use crate::session::{BidiStream, REPLACED, close, describe, path_summary, remote_address};
 use crate::target::Target;
-use crate::transport::Transport;
 use crate::wire::notices::{Ask, Notices};
 use crate::wire::proxy_status::{ErrorKind, Refusal};
-use crate::wire::{MAX_FIELD_SECTION, connect, connect_udp, dns, enrol, notices};
+use crate::wire::{MAX_FIELD_SECTION, connect, connect_ip, connect_udp, dns, enrol, notices};
 
 /// An open session. Clones are the same session.
 #[derive(Clone)]
@@ -45,16 +45,12 @@ impl Session {
     /// why not.
     pub(super) async fn new(
         connection: noq::Connection,
-        transport: &Transport,
+        (pool, flow_window): (&Pool, u64),
         lease: PathLease,
         gateway: Target,
         identity: Fingerprint,
     ) -> Result<Self, String> {
-        let (wire, flows) = Connection::new(
-            connection.clone(),
-            &transport.pool(),
-            transport.flow_window(),
-        );
+        let (wire, flows) = Connection::new(connection.clone(), pool, flow_window);
         let (mut driver, requests) = h3::client::builder()
             .max_field_section_size(MAX_FIELD_SECTION)
             .send_grease(false)
@@ -169,6 +165,17 @@ impl Session {
         self.requests
             .clone()
             .send_request(connect_udp::request(&self.gateway, target, host))
+            .await
+    }
+
+    /// Asks for IP packets to and from anywhere, and returns at once, without the gateway's
+    /// answer.
+    pub async fn connect_ip(
+        &self,
+    ) -> Result<h3::client::RequestStream<BidiStream, Bytes>, StreamError> {
+        self.requests
+            .clone()
+            .send_request(connect_ip::request(&self.gateway, 0))
             .await
     }
 

@@ -9,15 +9,21 @@ use bytes::{Buf, Bytes, BytesMut};
 use super::datagram::LONGEST;
 
 /// The type of DATAGRAM capsules (section 3.5).
-const DATAGRAM: u64 = 0;
+pub const DATAGRAM: u64 = 0;
 /// The longest content of one that is taken, bytes: a context ID and a payload.
 const LONGEST_CONTENT: u64 = LONGEST as u64 + 8;
 
 /// A DATAGRAM capsule with `content`.
 pub fn datagram(content: &[u8]) -> Bytes {
+    write(DATAGRAM, content)
+}
+
+/// A capsule of type `kind` with `content`.
+pub(super) fn write(kind: u64, content: &[u8]) -> Bytes {
     let length = content.len() as u64;
-    let mut capsule = BytesMut::with_capacity(1 + varint::length(length) + content.len());
-    varint::put(DATAGRAM, &mut capsule);
+    let head = varint::length(kind) + varint::length(length);
+    let mut capsule = BytesMut::with_capacity(head + content.len());
+    varint::put(kind, &mut capsule);
     varint::put(length, &mut capsule);
     capsule.extend_from_slice(content);
     capsule.freeze()
@@ -27,6 +33,8 @@ pub fn datagram(content: &[u8]) -> Bytes {
 #[derive(Debug, Default)]
 pub struct Reader {
     data: BytesMut,
+    /// Types that are taken beside DATAGRAM.
+    taken: &'static [u64],
     /// Bytes still to come of a capsule that is skipped.
     skipped: u64,
 }
@@ -37,14 +45,28 @@ pub struct Reader {
 pub struct MalformedCapsule;
 
 impl Reader {
-    /// Takes what comes next on the stream; [`Self::next_datagram`] has to be asked until it has
+    /// A reader that does not skip capsules of the types `taken` either.
+    pub fn taking(taken: &'static [u64]) -> Self {
+        Self {
+            taken,
+            ..Self::default()
+        }
+    }
+
+    /// Takes what comes next on the stream; [`Self::next_capsule`] has to be asked until it has
     /// nothing more.
     pub fn take(&mut self, data: &[u8]) {
         self.data.extend_from_slice(data);
     }
 
-    /// The content of the next DATAGRAM capsule that is complete.
+    /// The content of the next DATAGRAM capsule that is complete, for a reader that takes no
+    /// others.
     pub fn next_datagram(&mut self) -> Result<Option<Bytes>, MalformedCapsule> {
+        Ok(self.next_capsule()?.map(|(_, content)| content))
+    }
+
+    /// The next capsule that is complete: its type and its content.
+    pub fn next_capsule(&mut self) -> Result<Option<(u64, Bytes)>, MalformedCapsule> {
         loop {
             let skipped = self.skipped.min(self.data.len() as u64);
             self.skipped -= skipped;
@@ -58,7 +80,7 @@ impl Reader {
                 break;
             };
             let head = first + second;
-            if kind != DATAGRAM {
+            if kind != DATAGRAM && !self.taken.contains(&kind) {
                 self.data.advance(head);
                 self.skipped = length;
                 continue;
@@ -71,7 +93,7 @@ impl Reader {
                 break;
             }
             self.data.advance(head);
-            return Ok(Some(self.data.split_to(length).freeze()));
+            return Ok(Some((kind, self.data.split_to(length).freeze())));
         }
         if self.data.is_empty() {
             // An idle flow holds no buffer.

@@ -1,6 +1,6 @@
 //! CONNECT-UDP (RFC 9298): the request for UDP datagrams to and from one peer.
 
-use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
 
 use super::connect;
 use super::proxy_status::{self, ErrorKind, Refusal};
@@ -29,16 +29,20 @@ pub fn request(gateway: &Target, target: &Target, host: u32) -> Request<()> {
     let protocol = h3::ext::Protocol::CONNECT_UDP;
     request.extensions_mut().insert(protocol);
     let headers = request.headers_mut();
-    headers.insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
+    set_capsule_protocol(headers);
     connect::set_host(headers, host);
     request
 }
 
-/// The answer that the request succeeds.
+/// Says that the stream carries capsules.
+pub(super) fn set_capsule_protocol(headers: &mut HeaderMap) {
+    headers.insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
+}
+
+/// The answer that the request succeeds, of CONNECT-IP too.
 pub fn accepted() -> Response<()> {
     let mut response = proxy_status::accepted();
-    let headers = response.headers_mut();
-    headers.insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
+    set_capsule_protocol(response.headers_mut());
     response
 }
 

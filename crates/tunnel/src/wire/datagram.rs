@@ -1,10 +1,11 @@
-//! The content of HTTP datagrams of CONNECT-UDP (RFC 9298, section 5): a context ID, and
-//! for context 0 the payload of a UDP datagram.
+//! The content of HTTP datagrams of CONNECT-UDP (RFC 9298, section 5) and of CONNECT-IP
+//! (RFC 9484, section 6): a context ID, and for context 0 the payload of a UDP datagram, or
+//! an IP packet, which is no longer.
 
 use bentpipe_quic::varint;
 use bytes::{Buf, Bytes};
 
-/// The context of UDP payloads, as it stands before each.
+/// The context of UDP payloads and of IP packets, as it stands before each.
 pub const UDP_PAYLOAD: u8 = 0;
 /// The longest payload of a UDP datagram over IPv6, bytes.
 pub const LONGEST: usize = 65_527;
@@ -20,7 +21,7 @@ pub enum ContentError {
     UnknownContext(u64),
 }
 
-/// The UDP payload of a datagram's content.
+/// The UDP payload, or IP packet, of a datagram's content.
 pub fn udp_payload(mut content: Bytes) -> Result<Bytes, ContentError> {
     let (context, length) = varint::read(&content).ok_or(ContentError::Malformed)?;
     if context != u64::from(UDP_PAYLOAD) {

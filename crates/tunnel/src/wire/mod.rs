@@ -2,6 +2,7 @@
 //!
 //! - [`connect`]: the request for a TCP connection
 //! - [`connect_udp`]: the request for UDP datagrams, carried as [`datagram`]s and [`capsule`]s
+//! - [`connect_ip`]: the request for IP packets, carried so too
 //! - [`dns`]: a question of DNS
 //! - [`enrol`]: the requests to enrol a terminal, and to change its key
 //! - [`notices`]: what the gateway has to tell a terminal
@@ -13,6 +14,7 @@ pub mod connect;
 pub mod datagram;
 pub mod capsule;
 pub mod connect_udp;
+pub mod connect_ip;
 pub mod dns;
 pub mod enrol;
 pub mod notices;

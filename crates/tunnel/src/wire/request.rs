@@ -1,9 +1,10 @@
 //! The requests that a gateway understands.
 
+use bentpipe_quic::connect_headers::CONNECT_IP;
 use http::Method;
 
 use super::proxy_status::{ErrorKind, Refusal};
-use super::{connect, connect_udp, dns, enrol, notices};
+use super::{connect, connect_ip, connect_udp, dns, enrol, notices};
 use crate::identity::Fingerprint;
 use crate::target::Target;
 
@@ -14,6 +15,8 @@ pub enum Request {
     Connect(Target),
     /// UDP datagrams to and from a peer.
     ConnectUdp(Target),
+    /// IP packets to and from anywhere.
+    ConnectIp,
     /// A question of DNS.
     Dns(dns::Question),
     /// To enrol a terminal.
@@ -35,7 +38,14 @@ impl Request {
             Some(&h3::ext::Protocol::CONNECT_UDP) if request.method() == Method::CONNECT => {
                 return connect_udp::target(request).map(Self::ConnectUdp);
             }
-            Some(_) => return Err(unsupported("of extended CONNECT, connect-udp only")),
+            Some(&CONNECT_IP) if request.method() == Method::CONNECT => {
+                return connect_ip::check(request).map(|()| Self::ConnectIp);
+            }
+            Some(_) => {
+                return Err(unsupported(
+                    "of extended CONNECT, connect-udp and connect-ip only",
+                ));
+            }
             None => {}
         }
         match *request.method() {
@@ -71,6 +81,10 @@ mod tests {
             assert_eq!(
                 Request::read(&connect_udp::request(&gateway, &target, 0)),
                 Ok(Request::ConnectUdp(target))
+            );
+            assert_eq!(
+                Request::read(&connect_ip::request(&gateway, 0)),
+                Ok(Request::ConnectIp)
             );
         }
     }

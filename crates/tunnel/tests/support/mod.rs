@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use bentpipe_link::Scenario;
 use bentpipe_tunnel::gateway::egress::Egress;
+use bentpipe_tunnel::gateway::ip_network::IpNetwork;
 use bentpipe_tunnel::gateway::policy::{Policies, Unlimited};
 use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
 use bentpipe_tunnel::identity::{Fingerprint, Identity, PeerRole, Registry};
@@ -453,6 +454,8 @@ pub struct Setup {
     pub policies: Arc<dyn Policies>,
     /// Where the terminal looks for the gateway.
     pub gateway: &'static str,
+    /// The gateway's network of IP packets.
+    pub ip: Option<IpNetwork>,
 }
 
 /// Scenario with `delay` one way and plenty of everything else.
@@ -499,6 +502,7 @@ impl Default for Setup {
             paths: Default::default(),
             policies: Arc::new(Unlimited::default()),
             gateway: GATEWAY,
+            ip: None,
         }
     }
 }
@@ -556,6 +560,7 @@ impl Setup {
             gateway: self.gateway.parse().unwrap(),
             gateway_keys: Arc::new(identity(self.expects).fingerprint()),
             transport: self.transport.clone(),
+            pool: self.transport.pool(),
             paths: self.paths[0].clone(),
             resolver: self.internet.clone(),
         }
@@ -578,9 +583,16 @@ impl Setup {
                 dialler: self.internet.clone(),
                 paths: self.paths[1].clone(),
                 policies: self.policies.clone(),
+                ip: self.ip.clone(),
             },
         );
-        tokio::spawn(async move { gateway.run().await })
+        let network = self.ip.clone();
+        tokio::spawn(async move {
+            match network {
+                Some(network) => drop(tokio::join!(gateway.run(), network.deliver())),
+                None => gateway.run().await,
+            }
+        })
     }
 
     /// Starts everything.

@@ -1,7 +1,10 @@
 """What a campaign's runs amount to: a row per point, and points beside each other."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
+from typing import Any
 
 import polars as pl
 
@@ -87,13 +90,15 @@ def rows(runs: pl.DataFrame) -> list[PointRow]:
     names = axes(runs)
     told = _telling(names, runs)
     found = []
-    for _, frame in runs.group_by("place", maintain_order=True):
-        first = frame.row(0, named=True)
-        counting = frame.filter("counts")
-        good = counting.filter(pl.col("verdict") == "ok", pl.col("seconds").is_not_null())
-        times = good["seconds"].to_list()
+    attempts: dict[int, list[dict[str, Any]]] = {}
+    for attempt in runs.iter_rows(named=True):
+        attempts.setdefault(attempt["place"], []).append(attempt)
+    for of_point in attempts.values():
+        first = of_point[0]
+        counting = [each for each in of_point if each["counts"]]
+        good = [each for each in counting if each["verdict"] == "ok" and each["seconds"] is not None]
+        times = [each["seconds"] for each in good]
         its_axes = {name: first[f"{AXIS}{name}"] for name in names if first[f"{AXIS}{name}"] is not None}
-        verdicts = counting.group_by("verdict", maintain_order=True).len()
         found.append(
             PointRow(
                 point=first["point"],
@@ -103,12 +108,12 @@ def rows(runs: pl.DataFrame) -> list[PointRow]:
                 setting={name: value for name, value in its_axes.items() if not is_variant(name) and name in told},
                 workload=first["workload"],
                 times=times,
-                censored=counting.filter(pl.col("verdict") != "ok")["limit_s"].to_list(),
+                censored=[each["limit_s"] for each in counting if each["verdict"] != "ok"],
                 bound_s=first["bound_s"],
-                bytes_received=int(good["bytes_received"].median() or 0),  # type: ignore[arg-type]
+                bytes_received=int(median(each["bytes_received"] for each in good)) if good else 0,
                 interval=statistics.median_interval(times) if times else None,
-                verdicts=dict(verdicts.iter_rows()),
-                late=frame.filter(pl.col("verdict") == "emulator late").height,
+                verdicts=dict(Counter(each["verdict"] for each in counting)),
+                late=sum(each["verdict"] == "emulator late" for each in of_point),
             )
         )
     return found

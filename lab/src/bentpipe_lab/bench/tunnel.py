@@ -19,6 +19,7 @@ from bentpipe_lab.bench.carry import IDLE_FLOWS, IPERF_PORT, best, idle_flows, i
 from bentpipe_lab.bench.link import emulator_outside
 from bentpipe_lab.bench.products import products, table
 from bentpipe_lab.bench.quantity import Quantity
+from bentpipe_lab.bench.trace import traces
 from bentpipe_lab.net import host, interrupt
 from bentpipe_lab.net.content import MIB
 from bentpipe_lab.net.netns import Namespace
@@ -62,7 +63,7 @@ def bench(out: Path, console: Console) -> int:
     with interrupt.as_exception(), host.allowed_congestion_control(CONTROLLER) as note:
         if note:
             console.print(note, highlight=False)
-        for measure in (tunnel_speed, tunnel_memory, emulator, emulator_outside):
+        for measure in (tunnel_speed, tunnel_memory, emulator, emulator_outside, traces):
             console.print(f"measuring: {measure.__doc__}", highlight=False)
             quantities += measure(out / measure.__name__)
         (out / "summary.json").write_text(

@@ -7,17 +7,15 @@ Memory must not grow with simulated time, so ten minutes may not need much more 
 
 import argparse
 import json
-import os
-import re
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bentpipe_lab.errors import LabError, ProgramError
+from bentpipe_lab.bench import cost
+from bentpipe_lab.bench.cost import Cost
+from bentpipe_lab.errors import LabError
 from bentpipe_lab.net import host
 
 BULK_S = 180
@@ -25,8 +23,6 @@ BULK_S = 180
 SHORT_S, LONG_S = 60, 600
 RUNS = 3
 """The best of so many runs counts: processor time only ever grows by what else the machine does."""
-LOOK_S = 0.01
-"""How often a run's memory is looked at."""
 
 LINK = """
 [link]
@@ -44,14 +40,6 @@ TUNNEL = (
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What one process has used."""
-
-    user_s: float
-    peak_mib: float
-
-
-@dataclass(frozen=True)
 class Reach:
     """A quantity and the most that it may be."""
 
@@ -66,45 +54,21 @@ class Reach:
         return self.value <= self.limit
 
 
-def cost(plan: str, seconds: int) -> Cost:
+def cost_of(plan: str, seconds: int) -> Cost:
     """Carry out a plan for so many simulated seconds."""
     with tempfile.TemporaryDirectory(prefix="bentpipe-") as directory:
         path = Path(directory, "plan.toml")
         path.write_text(plan.replace("{seconds}", str(seconds)))
-        argv = [str(host.binary()), "sim", str(path), "--out", directory]
-        with Path(directory, "output").open("w") as output:
-            child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        peak = 0.0
-        while True:
-            peak = max(peak, _peak_mib(child.pid))
-            done, status, usage = os.wait4(child.pid, os.WNOHANG)
-            if done:
-                break
-            time.sleep(LOOK_S)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        if child.returncode != 0:
-            printed = Path(directory, "output").read_text().strip()
-            raise ProgramError(f"bentpipe sim ended with {child.returncode}: {printed}")
-    return Cost(usage.ru_utime, peak)
-
-
-def _peak_mib(process: int) -> float:
-    """The most memory that a process has had so far; the kernel's sum for a child begins with its parent's."""
-    try:
-        status = Path(f"/proc/{process}/status").read_text()
-    except OSError:
-        return 0.0
-    found = re.search(r"VmHWM:\s+(\d+) kB", status)
-    return int(found[1]) / 1024 if found else 0.0
+        return cost.of([host.binary(), "sim", path, "--out", directory])
 
 
 def reach() -> list[Reach]:
     """Measure everything."""
     rows = []
     for name, plan, limit in (("QUIC alone", LEAN, 2.5), ("terminal and gateway", TUNNEL, 6.0)):
-        user = min(cost(plan, BULK_S).user_s for _ in range(RUNS))
+        user = min(cost_of(plan, BULK_S).user_s for _ in range(RUNS))
         rows.append(Reach(f"{BULK_S} s of 20 Mbit/s, {name}", user, limit, "CPU s"))
-        short, long = cost(plan, SHORT_S).peak_mib, cost(plan, LONG_S).peak_mib
+        short, long = cost_of(plan, SHORT_S).peak_mib, cost_of(plan, LONG_S).peak_mib
         # The allocator's own granularity, and what the records of ten minutes take in a table.
         rows.append(Reach(f"memory of {LONG_S} s, {name} ({SHORT_S} s: {short:.1f})", long, short * 1.1 + 2, "MiB"))
     return rows

@@ -105,8 +105,8 @@ def _measured(
     begun_ns = time.time_ns()
     with (
         competing.competing(path, request.beside, directory) as other,
-        _captured(path.client, "lan0", directory, "client"),
-        _captured(path.server, "gnd0", directory, "server"),
+        captured(path.client, "lan0", directory, "client"),
+        captured(path.server, "gnd0", directory, "server"),
     ):
         try:
             _fetch(path, request, sides, protocol, knobs, installed, directory, site, parts)
@@ -233,7 +233,7 @@ def _fresh(path: Topology) -> Path:
 
 
 @contextmanager
-def _captured(where: Namespace, device: str, directory: Path, side: str) -> Iterator[None]:
+def captured(where: Namespace, device: str, directory: Path, side: str) -> Iterator[None]:
     """What passes a device of one side while the block runs, in `SIDE.pcap`."""
     argv = ["nice", "-n", "-10", "tcpdump", "-i", device, "-n", "-s", "2048", "-B", "65536",
             "--time-stamp-precision=nano", "--immediate-mode", "-Z", "root", "-w", str(directory / f"{side}.pcap"),

@@ -1,7 +1,7 @@
 """A campaign's runs and samples as tables: one Parquet file of each, from the runs' directories."""
 
-import io
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +128,7 @@ def _samples(store: Store, found: Sequence[Run], target: Path) -> None:
     try:
         for number, first in enumerate(range(0, len(found), BATCH)):
             some = found[first : first + BATCH]
-            frame = pl.concat([pl.DataFrame(schema=SAMPLES_SCHEMA), *_of_runs(store, some)])
+            frame = pl.DataFrame(_of_runs(store, some), schema=SAMPLES_SCHEMA)
             part = target.with_name(f"{target.name}.{number}.part")
             frame.write_parquet(part)
             parts.append(part)
@@ -141,18 +141,15 @@ def _samples(store: Store, found: Sequence[Run], target: Path) -> None:
             part.unlink(missing_ok=True)
 
 
-def _of_runs(store: Store, runs: Sequence[Run]) -> Iterator[pl.DataFrame]:
-    given = {name: kind for name, kind in SAMPLES_SCHEMA.items() if name not in ("point", "repetition", "attempt")}
+def _of_runs(store: Store, runs: Sequence[Run]) -> dict[str, list[Any]]:
+    """The samples of some runs, by column: one frame for all costs less than one for each."""
+    columns: dict[str, list[Any]] = {name: [] for name in SAMPLES_SCHEMA}
+    given = [name for name in SAMPLES_SCHEMA if name not in ("point", "repetition", "attempt")]
     for run in runs:
-        if not store.holds(run, SAMPLES):
-            continue
-        text = store.text(run, SAMPLES)
-        if not text:
-            continue
-        frame = pl.read_ndjson(io.StringIO(text), schema=given)
-        yield frame.select(
-            pl.lit(run.point).alias("point"),
-            pl.lit(run.repetition, dtype=pl.Int64).alias("repetition"),
-            pl.lit(run.attempt, dtype=pl.Int64).alias("attempt"),
-            *given,
-        )
+        text = store.text(run, SAMPLES) if store.holds(run, SAMPLES) else ""
+        samples = [json.loads(line) for line in text.splitlines()]
+        for name in given:
+            columns[name] += [sample.get(name) for sample in samples]
+        for name, value in (("point", run.point), ("repetition", run.repetition), ("attempt", run.attempt)):
+            columns[name] += [value] * len(samples)
+    return columns

@@ -27,7 +27,11 @@ COLOURS = (
 DASHES: Sequence[Any] = ("solid", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1, 1, 1)))
 MOST_LINES = 36
 """Rows of one figure of medians; more go to a further figure."""
+MOST_FIGURES = 4
+"""Of medians; the table has all points."""
 MOST_PANELS = 8
+MOST_VARIANTS = 12
+"""Lines of one panel; where a setting has more, a sweep shows them."""
 LOG_FROM = 40
 """A sweep over more than this ratio is drawn with a logarithmic axis."""
 LEAST_OF_A_SWEEP = 3
@@ -94,8 +98,10 @@ def medians(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
     """Medians as multiples of the physical bound, with their intervals."""
     charts = []
     together = [row for base, others in settings(rows) for row in (base, *others)]
-    for number_, first in enumerate(range(0, len(rows), MOST_LINES), start=1):
-        some = together[first : first + MOST_LINES]
+    shown = together[: MOST_FIGURES * MOST_LINES]
+    left_out = f" {len(together) - len(shown)} further points are in the table." if len(together) > len(shown) else ""
+    for number_, first in enumerate(range(0, len(shown), MOST_LINES), start=1):
+        some = shown[first : first + MOST_LINES]
         figure = Figure(figsize=(9, 0.26 * len(some) + 1.1), layout="constrained")
         axes = figure.subplots()
         for place, row in enumerate(some):
@@ -121,7 +127,8 @@ def medians(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
         charts.append(
             Chart(
                 f"medians-{number_}", drawing(figure),
-                "Median times as multiples of the least that physics allows; bars are 95 % intervals of the median.",
+                "Median times as multiples of the least that physics allows; bars are 95 % intervals of the"
+                f" median.{left_out}",
                 f"{len(some)} medians between {min(row.x_bound or 0 for row in some):.2f} and"
                 f" {max(row.x_bound or 0 for row in some):.2f} times their bounds",
                 table,
@@ -225,7 +232,11 @@ def _sweep(axis: str, numbers: Mapping[str, float], unit: str, rows: Sequence[Po
 
 def ratios(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Chart]:
     """Bytes received until a moment as a multiple of the baseline's, in the first repetition of each."""
-    groups = [(base, others) for base, others in settings(rows) if others and base.axes["system"] in BASELINES]
+    groups = [
+        (base, others)
+        for base, others in settings(rows)
+        if base.axes["system"] in BASELINES and 0 < len(others) < MOST_VARIANTS
+    ]
     by_point = first_samples(samples, [row for base, others in groups[:MOST_PANELS] for row in (base, *others)])
     panels = [
         (base, [row for row in others if row.point in by_point])
@@ -329,11 +340,11 @@ def label(row: PointRow) -> str:
 
 
 def panels_of(rows: Sequence[PointRow]) -> list[tuple[str, list[PointRow]]]:
-    """What is done and where, each with all by which it is done."""
+    """What is done and where, each with all by which it is done, where these are few enough to be told apart."""
     groups: dict[str, list[PointRow]] = {}
     for row in rows:
         groups.setdefault(f"{row.clock}: {', '.join(row.setting.values())}", []).append(row)
-    return list(groups.items())
+    return [(title, some) for title, some in groups.items() if len(some) <= MOST_VARIANTS]
 
 
 def grid(count: int) -> tuple[Figure, list[Axes]]:

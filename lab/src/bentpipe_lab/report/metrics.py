@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from bentpipe_lab.analysis import statistics
 from bentpipe_lab.analysis.campaign import MetricRow
-from bentpipe_lab.report.charts import LEAST_OF_A_DISTRIBUTION, MOST_PANELS, Chart, Looks, finish, grid
+from bentpipe_lab.report.charts import LEAST_OF_A_DISTRIBUTION, MOST_PANELS, MOST_VARIANTS, Chart, Looks, finish, grid
 from bentpipe_lab.report.style import INK
 from bentpipe_lab.report.style import svg as drawing
 from bentpipe_lab.workloads import WORKLOADS
@@ -38,9 +38,9 @@ def metric_charts(rows: Sequence[MetricRow]) -> list[Chart]:
             loads.setdefault(match[1], []).append(each)
         else:
             by_metric.setdefault(each.metric, []).append(each)
-    charts = [boxes(name, some, looks) for name, some in loads.items()]
+    charts = [boxes(name, some, looks) for name, some in loads.items() if _panels(some)]
     drawn = [some for some in by_metric.values() if any(each.interval.n >= LEAST_OF_A_DISTRIBUTION for each in some)]
-    return charts + [distributions(some, looks) for some in drawn[:MOST_CHARTS]]
+    return charts + [distributions(some, looks) for some in drawn[:MOST_CHARTS] if _panels(some)]
 
 
 def boxes(name: str, rows: Sequence[MetricRow], looks: Looks) -> Chart:
@@ -110,4 +110,5 @@ def _panels(rows: Sequence[MetricRow]) -> Mapping[str, list[MetricRow]]:
     groups: dict[str, list[MetricRow]] = {}
     for each in rows:
         groups.setdefault(f"{each.row.clock}: {', '.join(each.row.setting.values())}", []).append(each)
-    return dict(list(groups.items())[:MOST_PANELS])
+    few = [(title, some) for title, some in groups.items() if len({each.row.point for each in some}) <= MOST_VARIANTS]
+    return dict(few[:MOST_PANELS])
