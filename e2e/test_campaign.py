@@ -35,6 +35,7 @@ name = "both"
 clock = ["virtual", "real"]
 repetitions = 2
 late_repeats = 0
+timeout = 1000
 [axes]
 scenario = "short.toml"
 system = ["direct", "bentpipe"]

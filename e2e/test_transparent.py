@@ -66,7 +66,7 @@ def configure(tunnel: Bentpipe, line: str) -> None:
 
 
 @pytest.mark.parametrize("address", [SERVER4, SERVER6])
-def test_nothing_passes_by_the_tunnel_after_a_crash(path: Topology, address: str) -> None:
+def test_nothing_passes_by_the_tunnel_after_a_crash_or_a_stop_until_it_is_let_go(path: Topology, address: str) -> None:
     assert passes(path, address), "without the tunnel, the path routes"
     tunnel = start_bentpipe(path)
     tunnel.terminal.kill()
@@ -74,7 +74,9 @@ def test_nothing_passes_by_the_tunnel_after_a_crash(path: Topology, address: str
     tunnel.start_terminal()
     assert works(tunnel)
     assert tunnel.terminal.stop() == 0
-    assert passes(path, address), "a terminal that was stopped in order leaves the path as it was"
+    assert not passes(path, address)
+    path.terminal.run(host.binary(), "terminal", "release", "--config", tunnel.terminal_config)
+    assert passes(path, address)
 
 
 def test_what_is_under_way_at_a_crash_does_not_go_on_outside(path: Topology) -> None:

@@ -41,7 +41,7 @@ def plan(axes: str = AXES, head: str = "", tail: str = "") -> plans.Plan:
         (AXES.replace('"quic"', '"direct"'), "", r"contradict each other: the system 'direct' does not run in virtual"),
         (AXES.replace("download 2 MB", "page HTTP/2"), "", r"'page HTTP/2' does not run in virtual time"),
         (AXES.replace("download 2 MB", "upload 10 MiB"), "", "quic has no upload"),
-        (AXES + '"transport.expected_rate" = "1 Mbit/s"', "", "quic has no .transport. table"),
+        (AXES + '"transport.expected_rate" = "1 Mbit/s"', "", "quic has no transport.expected_rate in virtual time"),
         (AXES + 'controller = "cubic"\n"transport.controller" = "cubic"', "", "contradict each other: leave one out"),
         (AXES + 'tcp_controller = "cubic"', "", "tcp_controller is set, but quic in virtual time has none"),
         (AXES.replace('"quic"', '"direct"') + 'controller = "cubic"', 'clock = "real"', "is set, but direct"),

@@ -163,6 +163,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     let open_files = limits::raise_open_files();
     let (keeper, paths) = Keeper::start(files.paths());
     let endpoint = endpoint(&identity.borrow())?;
+    let pool = config.transport.pool();
     let instance = secret::seed().map_err(anyhow::Error::from)?;
     let connectors = gateways
         .iter()
@@ -171,6 +172,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
             let connector = connector(&files, &config, &endpoint, &identity, gateway, paths)?;
             Ok(Connector {
                 instance: Some(instance),
+                pool: pool.clone(),
                 ..connector
             })
         })
@@ -411,6 +413,7 @@ pub fn connector(
         gateway: gateway.gateway.clone(),
         gateway_keys: Arc::new(PairedKeys::new(files.clone(), gateway.clone())),
         paths,
+        pool: transport.pool(),
         resolver: Machine::new(transport.memory),
         transport,
     })

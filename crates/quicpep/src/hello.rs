@@ -209,6 +209,15 @@ impl Flight {
     }
 }
 
+/// The ClientHello in what a client's first packets hold, once it is whole.
+pub fn in_payloads<'a>(payloads: impl IntoIterator<Item = &'a [u8]>) -> Option<ClientHello> {
+    let mut flight = Flight::default();
+    for payload in payloads {
+        flight.add(payload);
+    }
+    flight.hello
+}
+
 /// Takes a ClientHello apart; one that the TLS library refuses asks for nothing, and the
 /// handshake will tell its client why.
 fn parse(message: &[u8]) -> ClientHello {

@@ -95,6 +95,8 @@ const PAUSE: f64 = 0.125;
 const MIN_PAUSE: f64 = 0.025;
 /// Share of its pipe that a round must have carried for the rate to be remembered.
 const USED: f64 = 0.5;
+/// Share of its rate that a round must have carried to confirm it: a tenth is the round's own measure's error.
+const CONFIRMED: f64 = 0.9;
 /// A flow with less than this share of the highest rate that it had, and a queue, checks whether
 /// the path has become longer.
 const REDUCED_RATE: f64 = 0.9;
@@ -387,6 +389,7 @@ impl Satellite {
             count,
             acked_packets,
             lost_packets,
+            started,
             ..
         } = self.round;
         self.round = Round {
@@ -407,13 +410,7 @@ impl Satellite {
         if self.phase != Phase::Cruise {
             return;
         }
-        // A rate that was used is known, whether or not there was more to send.
-        if acked as f64 >= USED * self.pipe() {
-            self.memory.save(Path {
-                rate: self.rate,
-                rtt: self.queue.base().unwrap_or(self.initial_rtt),
-            });
-        }
+        self.remember(acked, now.since(started), app_limited);
         if app_limited {
             return;
         }
@@ -454,6 +451,26 @@ impl Satellite {
             pipe: self.pipe(),
             rtt: self.rtt().as_secs_f64(),
             packet: self.packet,
+        });
+    }
+
+    /// A round that carried most of the rate confirms it. Of one that carried less, what it carried is known;
+    /// without more to send that is a floor.
+    fn remember(&self, acked: u64, over: Span, app_limited: bool) {
+        let carried = acked as f64 / over.as_secs_f64();
+        let rate = if (acked as f64) < USED * self.pipe() {
+            return;
+        } else if carried >= CONFIRMED * self.rate {
+            self.rate
+        } else {
+            let known = self.memory.get().filter(|_| app_limited);
+            carried
+                .max(known.map_or(0.0, |path| path.rate))
+                .min(self.rate)
+        };
+        self.memory.save(Path {
+            rate,
+            rtt: self.queue.base().unwrap_or(self.initial_rtt),
         });
     }
 

@@ -216,13 +216,15 @@ impl<'a> Run<'a> {
         let socket = self.network.terminal(address(index, 0), &plan.path);
         let endpoint = endpoint(&clock, socket, (self.plan.seed, index as u64 + 1), None)
             .expect("a socket in memory has an address");
+        let transport = seeded(&plan.transport, self.plan.seed, index as u64 + 1);
         let connector = Connector {
             endpoint: endpoint.clone(),
             identity: tokio::sync::watch::channel(identity).1,
             instance: None,
             gateway: Target::from(GATEWAY),
             gateway_keys: Arc::new(gateway_key),
-            transport: seeded(&plan.transport, self.plan.seed, index as u64 + 1),
+            pool: transport.pool(),
+            transport,
             paths: Paths::default(),
             resolver: NoNames,
         };

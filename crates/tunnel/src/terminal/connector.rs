@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bentpipe_cc::PathMemory;
+use bentpipe_quic::windows::Pool;
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
@@ -46,6 +47,9 @@ pub struct Connector<R> {
     pub gateway_keys: Arc<dyn GatewayKeys>,
     /// With what windows and controller.
     pub transport: Transport,
+    /// What all sessions of this terminal lend receive windows from: [`Transport::pool`], the
+    /// same for all its gateways.
+    pub pool: Pool,
     /// What earlier sessions learnt of the way there.
     pub paths: Paths,
     /// How the gateway's name becomes an address.
@@ -129,15 +133,10 @@ impl<R: Resolve> Connector<R> {
         let rtt = connection.rtt(noq::PathId::ZERO).unwrap_or_default();
         let lease = self.paths.lease(shown, rtt, memory);
         let key = identity.fingerprint();
-        Session::new(
-            connection,
-            &self.transport,
-            lease,
-            self.gateway.clone(),
-            key,
-        )
-        .await
-        .map_err(SessionError::Http)
+        let lent = (&self.pool, self.transport.flow_window());
+        Session::new(connection, lent, lease, self.gateway.clone(), key)
+            .await
+            .map_err(SessionError::Http)
     }
 
     /// Follows `session` until it ends, and ends it when the gateway has forgotten it.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bentpipe_quic::h3::{Connection, Flows, Opener, RecvStream};
+use bentpipe_quic::windows::Pool;
 use bytes::{Buf as _, Bytes};
 use h3::error::{Code, StreamError};
 use tokio::sync::watch;
@@ -14,7 +15,6 @@ use crate::identity::Fingerprint;
 use crate::paths::PathLease;
 use crate::session::{BidiStream, REPLACED, close, describe, path_summary, remote_address};
 use crate::target::Target;
-use crate::transport::Transport;
 use crate::wire::notices::{Ask, Notices};
 use crate::wire::proxy_status::{ErrorKind, Refusal};
 use crate::wire::{MAX_FIELD_SECTION, connect, connect_ip, connect_udp, dns, enrol, notices};
@@ -45,16 +45,12 @@ impl Session {
     /// why not.
     pub(super) async fn new(
         connection: noq::Connection,
-        transport: &Transport,
+        (pool, flow_window): (&Pool, u64),
         lease: PathLease,
         gateway: Target,
         identity: Fingerprint,
     ) -> Result<Self, String> {
-        let (wire, flows) = Connection::new(
-            connection.clone(),
-            &transport.pool(),
-            transport.flow_window(),
-        );
+        let (wire, flows) = Connection::new(connection.clone(), pool, flow_window);
         let (mut driver, requests) = h3::client::builder()
             .max_field_section_size(MAX_FIELD_SECTION)
             .send_grease(false)

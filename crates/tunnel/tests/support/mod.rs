@@ -560,6 +560,7 @@ impl Setup {
             gateway: self.gateway.parse().unwrap(),
             gateway_keys: Arc::new(identity(self.expects).fingerprint()),
             transport: self.transport.clone(),
+            pool: self.transport.pool(),
             paths: self.paths[0].clone(),
             resolver: self.internet.clone(),
         }

@@ -10,6 +10,9 @@ from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import Topology
 from bentpipe_lab.systems.contract import Settings, Simulation, System
 
+FIELDS = frozenset({"ack_after", "granularity", "initial_rtt", "packet"})
+"""What a plan may set of both ends, as fields of the simulator's flow."""
+
 
 class Quic(System):
     """A new QUIC connection over the satellite link alone: its handshake counts, the ground does not.
@@ -43,6 +46,10 @@ class Quic(System):
         """One connection that fetches the bytes."""
         if request.transfer.upload:
             raise UnsupportedError("quic has no upload in virtual time: use a scenario with its directions exchanged")
+        if unknown := sorted(set(request.settings.fields) - FIELDS):
+            raise UnsupportedError(
+                f"quic has no transport.{unknown[0]} in virtual time: it has {', '.join(sorted(FIELDS))}"
+            )
         flow: dict[str, Any] = {
             "controller": request.settings.controller or "satellite",
             "bytes": f"{request.transfer.size} B",
