@@ -5,21 +5,8 @@
 //! follows CUBIC's curve (RFC 9438) until the queue is short again. That curve gives
 //! half to each of the two, because both take the same losses.
 
+use super::constants::competitive_mode::*;
 use bentpipe_units::Time;
-
-/// Rounds with a long queue that is not the own one before a drain probe is due, and before the
-/// mode begins. What is sent shows after two.
-const DETECTION_ROUNDS: u32 = 2;
-/// Rounds with a short queue that end the mode: a loss may empty a short queue for a round, and
-/// BBR drains it for some every five seconds (draft-ietf-ccwg-bbr, section 5.3.4).
-const EXIT_ROUNDS: u32 = 16;
-/// Rounds in which a competing flow that was there is expected again. From the runs of
-/// `docs/model.md`.
-const EXPECTED_ROUNDS: u32 = 20;
-/// Multiplicative decrease (RFC 9438, section 4.6): share of the window that is left.
-const BETA: f64 = 0.7;
-/// C (RFC 9438, section 5), packets per second cubed.
-const C: f64 = 0.4;
 
 /// A round trip as it ended.
 #[derive(Debug, Clone, Copy)]

@@ -6,25 +6,8 @@
 
 use bentpipe_units::{Span, Time};
 
+use super::constants::drain_probe::*;
 use crate::convert::whole;
-
-/// Time between probes, so that one dry moment is always inside the memory of the base.
-const INTERVAL: Span = super::queue::HALF_BASE_WINDOW;
-/// Share of the rate that a periodic probe leaves unsent, until twice the own queue could run
-/// off: a tenth for a part of a round trip costs less than 1 % of the throughput.
-const PERIODIC_REDUCTION: f64 = 0.1;
-/// Own queues that a periodic probe gives time to run off.
-const PERIODIC_QUEUES: f64 = 2.0;
-/// Share of the rate that a probe in doubt leaves unsent, until all that stands could run off.
-const DOUBT_REDUCTION: f64 = 0.5;
-/// Round trips in doubt until a probe; each that shows a true queue doubles them.
-const DOUBT_ROUNDS: u32 = 4;
-/// A queue that moved by less than this share of what was left unsent is none: eight flows
-/// alike move it by an eighth each, one that is being starved by less.
-const MIN_RESPONSE: f64 = 0.04;
-/// Or by less than this many seconds: timestamps of a busy machine are off by as
-/// much. A queue of twice that shows nothing.
-const TIMING_NOISE: f64 = 0.0005;
 
 /// What is known when a frame of acknowledgements is complete.
 #[derive(Debug, Clone, Copy)]

@@ -3,30 +3,7 @@
 //! The radio takes its share of however much is sent. What has no room for more delivers
 //! no less when less is sent. So when more than a little is lost, what was delivered is
 //! sent and no more for two rounds, and the losses of these are the answer.
-
-/// Share of the packets that may be lost without a question: BBR's LossThresh
-/// (draft-ietf-ccwg-bbr, section 2.9).
-const FREE: f64 = 0.02;
-/// The same as a factor of what the radio is known to lose.
-const KNOWN: f64 = 1.5;
-/// Packets that are judged together: so many lost ones, or so many sent.
-const LOST_PACKETS: u64 = 3;
-const JUDGED_PACKETS: u64 = 64;
-/// A share that is doubted whenever it comes and never believed to be the radio's.
-const MUCH: f64 = 0.2;
-/// Bounds of the share of the rate that is sent in a trial.
-const TRIAL: (f64, f64) = (0.2, 0.95);
-/// Roots of the expected number that are chance, twice that of losses one by one.
-const CHANCE: f64 = 2.0;
-/// Rounds of a trial that still tell of before, and those after which it is over.
-const BLIND_ROUNDS: u32 = 1;
-const TRIAL_ROUNDS: u32 = 3;
-/// If this share of the losses stays in a trial, they are the radio's.
-const STAYS: f64 = 0.5;
-/// Rounds until the radio's losses are doubted again: at first, and after many trials.
-const WAIT: (u32, u32) = (8, 128);
-/// Gain with which the radio's losses are followed, per judgement.
-const GAIN: f64 = 0.1;
+use super::constants::losses::*;
 
 /// What a round's losses say.
 #[derive(Debug, Clone, Copy, PartialEq)]

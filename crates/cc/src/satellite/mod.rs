@@ -7,8 +7,8 @@
 //!   acknowledgements is the capacity of the bottleneck. One round trip after the
 //!   first byte the sender knows the link and need not double its window up to it.
 //! - [`queue`]: how much of the round-trip time is standing queue.
-//! - Cruise (this file): pace at the rate at which the path delivers, corrected so
-//!   that the own share of the standing queue becomes [`TARGET`] times the square
+//! - [`cruise`]: pace at the rate at which the path delivers, corrected so
+//!   that the own share of the standing queue becomes [`TARGET`](constants::TARGET) times the square
 //!   root of the pipe. Losses do not enter: a packet lost by the radio counts as
 //!   carried. Only losses with a queue before them count as what they are.
 //! - [`drain_probe`]: now and then the queue is let run dry, which shows the base round trip, and
@@ -18,8 +18,11 @@
 //!
 //! Idle time changes nothing: two ends that own the bottleneck keep what they know.
 
+mod constants;
 mod train;
+mod start;
 mod queue;
+mod cruise;
 mod drain_probe;
 mod losses;
 mod competitive_mode;
@@ -31,121 +34,11 @@ use crate::delivery::DeliveryRate;
 use crate::resume::{Path, PathMemory};
 use crate::{Acked, AcksDone, Congestion, Controller, Lost, Sent};
 use competitive_mode::CompetitiveMode;
+use constants::*;
 use drain_probe::DrainProbe;
-use losses::{Losses, Verdict};
+use losses::Losses;
 use queue::Queue;
 use train::{Shown, Train};
-
-/// Own packets in the standing queue, in units of the square root of the packets
-/// that fill the pipe: 9 of 1000 on GEO at 20 Mbit/s, 2 of 50 at 10 Mbit/s and
-/// 60 ms. The square root makes flows of one bottleneck equal (`docs/model.md`).
-///
-/// A flow that has less of the path than it saw there, because others share it, aims
-/// for more by the square of that ratio: this is what makes shares equal soon.
-const TARGET: f64 = 0.3;
-/// Least target, seconds of queue: timestamps of a busy machine are off by as much.
-const MIN_TARGET: f64 = 0.002;
-/// Largest target, share of the own pipe.
-const MAX_TARGET: f64 = 0.12;
-/// Time constant with which the highest rate seen is forgotten, seconds. From the runs of
-/// `docs/model.md`.
-const CAPACITY_DECAY: f64 = 40.0;
-/// Share of the queue's error corrected per round trip. With the measurement one
-/// to two round trips old, more than about 0.4 would oscillate.
-const QUEUE_GAIN: f64 = 0.3;
-/// Shares of the delivered rate that are tried beyond it while no queue stands, step by step.
-/// Slow at first: a queue of 25 packets is 2.5 % of a GEO pipe (Endres et al.).
-const PROBE_GAINS: [f64; 7] = [0.0, 0.01, 0.03, 0.08, 0.15, 0.25, 0.5];
-/// Rounds without a queue before the next of these steps; what is tried shows after two.
-const PROBE_ROUNDS: [u32; 7] = [2, 4, 2, 2, 2, 2, 2];
-/// First rate after the packet train, share of what the train showed: the
-/// train saw 20 packets, the rest may belong to others.
-const TRIAL_SHARE: f64 = 0.75;
-/// Rate after a trial that made no queue, share of what the train showed.
-const CRUISE_SHARE: f64 = 0.97;
-/// How long the trial rate must have been coming back before it is judged, share of a round trip.
-const TRIAL_TIME: f64 = 0.05;
-/// Rounds without a queue until another train asks whether the path carries more, and most of
-/// them: each train that shows no more doubles them.
-const TRAIN_ROUNDS: u32 = 6;
-const MOST_TRAIN_ROUNDS: u32 = 48;
-/// No train is sent to a pipe of fewer packets, nor beyond this share of the train's own rate.
-const TRAIN_PIPE: f64 = 40.0;
-const TRAIN_MOST_SHARE: f64 = 0.5;
-/// A train that shows so much more than the rate is tried.
-const TRAIN_MORE: f64 = 1.25;
-/// A base round trip that falls by more seconds than this with a train was not known before it.
-const BASE_NOISE: f64 = 0.001;
-/// Rounds in which the rate that a train has shown is given up when acknowledgements turn out
-/// to come in slots, or through jitter. From the runs of `docs/model.md`.
-const TRAIN_DOUBT_ROUNDS: u32 = 12;
-/// Growth of the window in a round of slow start, share of itself. Doubling would fill a queue
-/// of one bandwidth-delay product before the first of it is seen.
-const SLOW_START_GROWTH: f64 = 0.75;
-/// Standing queue that ends slow start, share of the base round trip.
-const FULL_QUEUE: f64 = 0.25;
-/// Growth of the average round trip that ends slow start, share of the base round trip.
-const EXIT_RTT_GROWTH: f64 = 0.1;
-/// A path remembered from an earlier connection is tried at half its rate (RFC 9959, section 4.3).
-const RESUME_SHARE: f64 = 0.5;
-/// A pause in which this share of the pipe could have left and did not: the sender had
-/// too little, and what comes back a round trip later says nothing about the path.
-const PAUSE: f64 = 0.125;
-/// Shortest pause of a sender, seconds; a shorter one is a late timer's.
-const MIN_PAUSE: f64 = 0.025;
-/// Share of its pipe that a round must have carried for the rate to be remembered.
-const USED: f64 = 0.5;
-/// Share of its rate that a round must have carried to confirm it: a tenth is the round's own measure's error.
-const CONFIRMED: f64 = 0.9;
-/// A flow with less than this share of the highest rate that it had, and a queue, checks whether
-/// the path has become longer.
-const REDUCED_RATE: f64 = 0.9;
-/// A standing queue of this share of the base round trip is beyond the own target: others fill it.
-const FOREIGN_QUEUE: f64 = 0.2;
-/// Whoever has no more in flight than so many times its pipe ...
-const OWN_QUEUE_GONE: f64 = 1.15;
-/// ... and so many packets, for acknowledgements come in groups, has no share in a foreign queue.
-const OWN_QUEUE_GONE_PACKETS: f64 = 12.0;
-/// A standing queue of this share of the base round trip is beyond what the controller itself
-/// makes: the path carries less than it did.
-const RATE_FALL_QUEUE: f64 = 0.15;
-/// Shortest interval over which a fallen rate is measured. Less may be the gap between two
-/// satellites, of some 40 ms.
-const MIN_RATE_INTERVAL: Span = Span::from_millis(100);
-/// Window beyond the pipe, share of the pipe: acknowledgements come in groups.
-const WINDOW_MARGIN: f64 = 0.10;
-/// The same in packets: two groups of ten, and some.
-const WINDOW_MARGIN_PACKETS: f64 = 24.0;
-/// And for a train on its way.
-const TRAIN_ROOM: f64 = 20.0;
-/// Losses beyond this share of a round are congestion whatever the queue looks like.
-const HIGH_LOSS: f64 = 0.2;
-/// Fewer lost packets than this have no share to speak of.
-const MIN_HIGH_LOSS_PACKETS: f64 = 8.0;
-/// Losses told by one ACK frame are a burst when they are so many times the bytes that arrived.
-const BURST: u64 = 2;
-/// Packets that the peer acknowledges at once, less a few: ten are asked for at most.
-const ACK_PACKETS: f64 = 8.0;
-/// Share of a round trip without an acknowledgement that is a silence: packets are held.
-const SILENCE: f64 = 0.25;
-/// Share of the rate that is kept after a mark (RFC 8511).
-const MARK_SHARE: f64 = 0.85;
-/// And of the wanted queue: a mark says that the queue management wants a shorter one. At least
-/// the second is left, and a round without a mark gives back the third.
-const MARK_TARGET: f64 = 0.7;
-const LEAST_MARKED_TARGET: f64 = 0.2;
-const MARK_FORGOTTEN: f64 = 0.02;
-/// Rounds in which a rate that was too high is not tried again but by the first step.
-const CAREFUL_ROUNDS: u32 = 20;
-/// From this share of it on.
-const CAREFUL_FROM: f64 = 0.8;
-/// The path is in a blackout after so many round trips without any acknowledgement.
-const BLACKOUT_ROUND_TRIPS: f64 = 1.1;
-/// Packets per round trip in a blackout: the first that comes through ends it without waiting
-/// for a backed-off timer.
-const BLACKOUT_PROBES: f64 = 8.0;
-/// Most of these in a row: ten round trips. Then the probe timer (RFC 9002, section 6.2) is alone.
-const MAX_BLACKOUT_PROBES: u32 = 80;
 
 /// What the controller is doing.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -454,132 +347,6 @@ impl Satellite {
         });
     }
 
-    /// A round that carried most of the rate confirms it. Of one that carried less, what it carried is known;
-    /// without more to send that is a floor.
-    fn remember(&self, acked: u64, over: Span, app_limited: bool) {
-        let carried = acked as f64 / over.as_secs_f64();
-        let rate = if (acked as f64) < USED * self.pipe() {
-            return;
-        } else if carried >= CONFIRMED * self.rate {
-            self.rate
-        } else {
-            let known = self.memory.get().filter(|_| app_limited);
-            carried
-                .max(known.map_or(0.0, |path| path.rate))
-                .min(self.rate)
-        };
-        self.memory.save(Path {
-            rate,
-            rtt: self.queue.base().unwrap_or(self.initial_rtt),
-        });
-    }
-
-    /// A round has ended; after some without a queue another train asks for more.
-    fn send_train(&mut self, queued: bool) {
-        let calm = !queued
-            && self.careful == 0
-            && !self.losses.is_trying()
-            && self.competitive.window() == 0.0;
-        if !calm {
-            self.idle_queue_rounds = 0;
-            if queued {
-                self.train_after = TRAIN_ROUNDS;
-            }
-            return;
-        }
-        self.idle_queue_rounds += 1;
-        if self.idle_queue_rounds >= self.train_after
-            && self.pipe() >= TRAIN_PIPE * self.packet
-            && self.rate < TRAIN_MOST_SHARE * train::RATE as f64
-        {
-            self.idle_queue_rounds = 0;
-            self.training = true;
-            self.train = Train::default();
-        }
-    }
-
-    /// A later train has come back.
-    fn on_later_train(&mut self, now: Time, shown: Option<Shown>) {
-        self.training = false;
-        if self.train.lost_share() > HIGH_LOSS {
-            self.careful = CAREFUL_ROUNDS;
-        } else if let Some(shown) = shown.filter(|shown| shown.rate > TRAIN_MORE * self.rate) {
-            self.train_after = TRAIN_ROUNDS;
-            self.on_train(now, shown);
-            return;
-        }
-        self.train_after = (2 * self.train_after).min(MOST_TRAIN_ROUNDS);
-    }
-
-    /// Losses without a queue: the radio's, or those of a link that is full all the same?
-    fn judge_losses(&mut self, now: Time, lost: u64, sent: u64) {
-        match self.losses.on_round(lost, sent) {
-            Verdict::None => {}
-            Verdict::Try(share) => {
-                self.untried = self.rate;
-                self.probe_step = 0;
-                self.rate = (share * self.rate).max(self.packet);
-            }
-            Verdict::Radio => self.rate = self.rate.max(self.untried),
-            Verdict::Full => {
-                self.probe_step = 0;
-                self.careful = CAREFUL_ROUNDS;
-                self.hold(now);
-            }
-        }
-    }
-
-    fn cruise_at(&mut self, now: Time, rate: f64) {
-        if let Phase::Trial { capacity, .. } = self.phase {
-            self.capacity = capacity;
-            self.capacity_at = now;
-        }
-        self.phase = Phase::Cruise;
-        self.rate = rate.max(self.packet);
-        self.probe_step = 1;
-        self.hold(now);
-    }
-
-    /// The next measurements still show the rate of before: one round trip to arrive,
-    /// one to be measured over.
-    fn hold(&mut self, now: Time) {
-        self.hold_until = now + self.rtt() + self.rtt();
-    }
-
-    /// The train came back, and showed so much.
-    fn on_train(&mut self, now: Time, shown: Shown) {
-        if shown.doubtful {
-            self.rate = shown.rate;
-            self.start_slow_start(now, self.initial_window);
-            return;
-        }
-        self.rate = self.confirmed().max(TRIAL_SHARE * shown.rate);
-        self.phase = Phase::Trial {
-            since: now,
-            back: None,
-            capacity: shown.rate,
-        };
-    }
-
-    /// Bytes per second that the path has carried.
-    fn confirmed(&self) -> f64 {
-        match self.phase {
-            Phase::Cruise => self.rate,
-            _ => 0.0,
-        }
-    }
-
-    /// Slow start, from the rate as it is known, or from a window of `least` bytes.
-    fn start_slow_start(&mut self, now: Time, least: f64) {
-        self.training = false;
-        self.start_window = self.pipe().max(least);
-        self.phase = Phase::SlowStart {
-            average: self.rtt(),
-            since: now,
-            back: None,
-        };
-    }
-
     /// Nothing came through for long (RFC 9002, section 7.6).
     fn on_persistent_congestion(&mut self, now: Time) {
         if std::mem::take(&mut self.resumed) {
@@ -603,29 +370,6 @@ impl Satellite {
             self.rate = 0.0;
             self.start_window = self.initial_window;
         }
-    }
-
-    /// There is a queue: what it delivers is what the path carries.
-    fn leave_slow_start(&mut self, now: Time) {
-        self.rounds = TRAIN_DOUBT_ROUNDS;
-        let base = self.queue.base().unwrap_or(self.initial_rtt);
-        let half = Span::from_nanos(base.as_nanos() / 2);
-        // Before that less was sent than the path carries.
-        let over = match self.phase {
-            Phase::SlowStart {
-                back: Some(back), ..
-            } if now.since(back).as_secs_f64() >= TRIAL_TIME * self.base() => {
-                half.min(now.since(back))
-            }
-            _ => half,
-        };
-        // When nothing could be measured yet: what this round has brought.
-        let acked = self.round.acked.max(self.round.acked_before) as f64;
-        let round = acked.max(2.0 * self.packet) / self.rtt().as_secs_f64();
-        // Without losses all of the window was through (RFC 5681, section 3.1).
-        let window = self.start_window / base.as_secs_f64();
-        let unmeasured = if self.loses_much() { round } else { window };
-        self.cruise_at(now, self.clock.rate(over).unwrap_or(unmeasured));
     }
 }
 
@@ -877,11 +621,11 @@ impl Controller for Satellite {
             return Some(whole(BLACKOUT_PROBES * self.packet / self.base()));
         }
         let own = match self.phase {
-            Phase::Start if !self.train.is_out() => return Some(train::RATE),
+            Phase::Start if !self.train.is_out() => return Some(constants::train::RATE),
             Phase::Start if self.rate == 0.0 => self.start_window / self.base(),
             Phase::SlowStart { .. } => self.start_window / self.base(),
             Phase::Start | Phase::Trial { .. } => self.rate,
-            Phase::Cruise if self.training && !self.train.is_out() => train::RATE as f64,
+            Phase::Cruise if self.training && !self.train.is_out() => constants::train::RATE as f64,
             Phase::Cruise => self.rate * self.gain(),
         };
         let competitive = self.competitive.window() * 1.05 / self.rtt().as_secs_f64();
@@ -891,93 +635,5 @@ impl Controller for Satellite {
 
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(self.clone())
-    }
-}
-
-impl Satellite {
-    /// What a frame of acknowledgements changes once the path is known.
-    fn cruise(&mut self, now: Time, app_limited: bool) {
-        let rtt = self.queue.base().unwrap_or(self.initial_rtt);
-        let long = now >= self.blackout_losses_until
-            && self.competitive.window() == 0.0
-            && self.queue.standing() > self.long_queue();
-        if long {
-            // The path carries less than it did. What the last quarter of a round trip (no gap
-            // between two satellites) delivered is believed for half a round trip; after that we
-            // have stopped sending, and what is delivered shows no more than that. Behind a
-            // silence packets may have been held: then only what has come since is believed.
-            self.rounds = TRAIN_DOUBT_ROUNDS;
-            let began = *self.rate_fall_since.get_or_insert_with(|| {
-                self.fall_measured = false;
-                now
-            });
-            let half = Span::from_nanos(rtt.as_nanos() / 2);
-            let quarter = Span::from_nanos(rtt.as_nanos() / 4).max(MIN_RATE_INTERVAL);
-            let silent = self.silence_end + rtt + half >= now && self.silence_end > Time::ZERO;
-            let (from, until, over) = if silent {
-                let half = half.max(MIN_RATE_INTERVAL);
-                (half, half + half, half)
-            } else if self.queue.is_noisy() {
-                (Span::ZERO, half, quarter.max(half))
-            } else {
-                (Span::ZERO, half, quarter)
-            };
-            let since = now.since(began);
-            if since >= from
-                && (since <= until || !self.fall_measured)
-                && let Some(recent) = self.clock.rate(over)
-            {
-                self.fall_measured = true;
-                self.rate = self.rate.min(recent).max(self.packet);
-            }
-            self.hold(now);
-        } else if self.rate_fall_since.take().is_some() {
-            self.clock.restart();
-            self.drain_probe.restart();
-        }
-        if !app_limited
-            && now >= self.hold_until
-            && !self.losses.is_trying()
-            && let Some(rate) = self.clock.rate(rtt)
-        {
-            // Without a queue it was the sender that was slow: its timers were late.
-            let path = self.standing() > 0.5 * self.target();
-            self.rate = if path { rate } else { rate.max(self.rate) }.max(self.packet);
-        }
-        // What the path once carried counts less and less.
-        let since = now.since(self.capacity_at).as_secs_f64();
-        self.capacity_at = now;
-        self.capacity += (self.rate - self.capacity) * (since / CAPACITY_DECAY).min(1.0);
-        self.capacity = self.capacity.max(self.rate);
-        let verdict = self.drain_probe.on_acks_done(drain_probe::Observation {
-            now,
-            rtt,
-            standing: self.queue.standing(),
-            target: self.target() / self.rate,
-            doubtful: self.round.queued && self.rate < REDUCED_RATE * self.capacity,
-            urgent: self.competitive.suspects_competitor(),
-            busy: !app_limited && self.competitive.window() == 0.0,
-        });
-        if let Some(verdict) = verdict {
-            self.competitive
-                .on_drain_probe(verdict == drain_probe::Verdict::Queue);
-            if verdict == drain_probe::Verdict::LongerPath {
-                self.queue.rebase();
-                self.round.queued = false;
-            }
-        }
-    }
-
-    /// Seconds of queue beyond what the controller makes itself.
-    fn long_queue(&self) -> f64 {
-        (4.0 * self.target() / self.rate).max(RATE_FALL_QUEUE * self.base())
-    }
-
-    fn gain(&self) -> f64 {
-        if let Some(gain) = self.drain_probe.gain(self.last_acked) {
-            return gain;
-        }
-        let error = (self.target() - self.standing()) / self.pipe();
-        (1.0 + QUEUE_GAIN * error).clamp(0.5, 2.0) + PROBE_GAINS[self.probe_step]
     }
 }

@@ -9,31 +9,9 @@ use std::collections::VecDeque;
 
 use bentpipe_units::{Span, Time};
 
+use super::constants::queue::*;
 use crate::Acked;
 use crate::convert::whole;
-
-/// How long a round-trip time counts for the base: BBR's MinRTTFilterLen
-/// (draft-ietf-ccwg-bbr, section 2.14.1).
-const BASE_WINDOW: Span = Span::from_millis(10_000);
-/// Half of that: how often the queue is let run dry, so that one dry moment is always inside.
-pub(super) const HALF_BASE_WINDOW: Span = Span::from_millis(5_000);
-
-/// The least of fewer samples than this is mostly jitter, if their round trip has as many.
-const MIN_SAMPLES: usize = 12;
-/// How long fewer samples are waited for: late timers delay no longer, and a flow with few
-/// samples would be slow to yield.
-const FEW_SAMPLES_LIMIT: Span = Span::from_millis(75);
-/// Steps that an acknowledgement waiting for more packets makes anyway.
-const ACK_DELAY_STEP: Span = Span::from_millis(5);
-/// Less jitter than this, nanoseconds, is other flows'.
-const NOISY_JITTER: f64 = 2e6;
-/// One step counts for no more: a queue that collapses is no jitter.
-const MAX_STEP: Span = Span::from_millis(40);
-/// Samples over which the jitter is averaged, and as how many the first ones count.
-const JITTER_SAMPLES: u32 = 200;
-const MIN_JITTER_SAMPLES: u32 = 32;
-/// The least of so many steps of jitter is near the least there is.
-const JITTER_STEPS: f64 = 150.0;
 
 /// Both estimates.
 #[derive(Debug, Clone, Default)]

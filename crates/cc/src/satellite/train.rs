@@ -3,32 +3,8 @@
 
 use bentpipe_units::{Span, Time};
 
+use super::constants::train::*;
 use crate::{Acked, Sent};
-
-/// Packets of a train. Twice the acknowledgement group of ten, and fewer than the
-/// smallest queue of the studies (25 packets, Endres).
-const PACKETS: u32 = 20;
-/// A train leaves at 100 Mbit/s: faster than the links it measures, slow enough for
-/// one timer per few packets.
-pub(super) const RATE: u64 = 12_500_000;
-/// A larger gap starts another train.
-const GAP: Span = Span::from_millis(5);
-/// Fewer packets between first and last acknowledgement show nothing.
-const MIN_ACKED: u64 = 5;
-/// Of fewer that arrived the delay shows nothing: others were lost, and what waited is not known.
-const WHOLE: u64 = 15;
-/// A first acknowledgement that is later by so many seconds than without a queue may have come in
-/// one lump with the others; and so much of the time that a train has taken is late timers'.
-const LATE: f64 = 0.005;
-/// It has, if the acknowledgements show so many times the rate that the train's delay leaves.
-const LUMP: f64 = 2.0;
-/// Others were late, if they show less than this share of the rate that its delay leaves.
-const LATE_SHARE: f64 = 0.5;
-/// A train that came back at more than this share of the rate at which it left was not
-/// spread by the path: the application had no more for it.
-const SPREAD_SHARE: f64 = 0.8;
-/// Unless it left at this share of its own rate: the path is at least as fast.
-const FAST_SENDING: f64 = 0.5;
 
 /// What a train has shown.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,0 +1,240 @@
+//! What the satellite controller has constants for: all of them, with unit and evidence.
+//!
+//! Where no evidence is named it is the runs of `docs/model.md`.
+
+use bentpipe_units::Span;
+
+/// Own packets in the standing queue, in units of the square root of the packets
+/// that fill the pipe: 9 of 1000 on GEO at 20 Mbit/s, 2 of 50 at 10 Mbit/s and
+/// 60 ms. The square root makes flows of one bottleneck equal (`docs/model.md`).
+///
+/// A flow that has less of the path than it saw there, because others share it, aims
+/// for more by the square of that ratio: this is what makes shares equal soon.
+pub(super) const TARGET: f64 = 0.3;
+/// Least target, seconds of queue: timestamps of a busy machine are off by as much.
+pub(super) const MIN_TARGET: f64 = 0.002;
+/// Largest target, share of the own pipe.
+pub(super) const MAX_TARGET: f64 = 0.12;
+/// Time constant with which the highest rate seen is forgotten, seconds. From the runs of
+/// `docs/model.md`.
+pub(super) const CAPACITY_DECAY: f64 = 40.0;
+/// Share of the queue's error corrected per round trip. With the measurement one
+/// to two round trips old, more than about 0.4 would oscillate.
+pub(super) const QUEUE_GAIN: f64 = 0.3;
+/// Shares of the delivered rate that are tried beyond it while no queue stands, step by step.
+/// Slow at first: a queue of 25 packets is 2.5 % of a GEO pipe (Endres et al.).
+pub(super) const PROBE_GAINS: [f64; 7] = [0.0, 0.01, 0.03, 0.08, 0.15, 0.25, 0.5];
+/// Rounds without a queue before the next of these steps; what is tried shows after two.
+pub(super) const PROBE_ROUNDS: [u32; 7] = [2, 4, 2, 2, 2, 2, 2];
+/// First rate after the packet train, share of what the train showed: the
+/// train saw 20 packets, the rest may belong to others.
+pub(super) const TRIAL_SHARE: f64 = 0.75;
+/// Rate after a trial that made no queue, share of what the train showed.
+pub(super) const CRUISE_SHARE: f64 = 0.97;
+/// How long the trial rate must have been coming back before it is judged, share of a round trip.
+pub(super) const TRIAL_TIME: f64 = 0.05;
+/// Rounds without a queue until another train asks whether the path carries more, and most of
+/// them: each train that shows no more doubles them.
+pub(super) const TRAIN_ROUNDS: u32 = 6;
+pub(super) const MOST_TRAIN_ROUNDS: u32 = 48;
+/// No train is sent to a pipe of fewer packets, nor beyond this share of the train's own rate.
+pub(super) const TRAIN_PIPE: f64 = 40.0;
+pub(super) const TRAIN_MOST_SHARE: f64 = 0.5;
+/// A train that shows so much more than the rate is tried.
+pub(super) const TRAIN_MORE: f64 = 1.25;
+/// A base round trip that falls by more seconds than this with a train was not known before it.
+pub(super) const BASE_NOISE: f64 = 0.001;
+/// Rounds in which the rate that a train has shown is given up when acknowledgements turn out
+/// to come in slots, or through jitter. From the runs of `docs/model.md`.
+pub(super) const TRAIN_DOUBT_ROUNDS: u32 = 12;
+/// Growth of the window in a round of slow start, share of itself. Doubling would fill a queue
+/// of one bandwidth-delay product before the first of it is seen.
+pub(super) const SLOW_START_GROWTH: f64 = 0.75;
+/// Standing queue that ends slow start, share of the base round trip.
+pub(super) const FULL_QUEUE: f64 = 0.25;
+/// Growth of the average round trip that ends slow start, share of the base round trip.
+pub(super) const EXIT_RTT_GROWTH: f64 = 0.1;
+/// A path remembered from an earlier connection is tried at half its rate (RFC 9959, section 4.3).
+pub(super) const RESUME_SHARE: f64 = 0.5;
+/// A pause in which this share of the pipe could have left and did not: the sender had
+/// too little, and what comes back a round trip later says nothing about the path.
+pub(super) const PAUSE: f64 = 0.125;
+/// Shortest pause of a sender, seconds; a shorter one is a late timer's.
+pub(super) const MIN_PAUSE: f64 = 0.025;
+/// Share of its pipe that a round must have carried for the rate to be remembered.
+pub(super) const USED: f64 = 0.5;
+/// Share of its rate that a round must have carried to confirm it: a tenth is the round's own measure's error.
+pub(super) const CONFIRMED: f64 = 0.9;
+/// A flow with less than this share of the highest rate that it had, and a queue, checks whether
+/// the path has become longer.
+pub(super) const REDUCED_RATE: f64 = 0.9;
+/// A standing queue of this share of the base round trip is beyond the own target: others fill it.
+pub(super) const FOREIGN_QUEUE: f64 = 0.2;
+/// Whoever has no more in flight than so many times its pipe ...
+pub(super) const OWN_QUEUE_GONE: f64 = 1.15;
+/// ... and so many packets, for acknowledgements come in groups, has no share in a foreign queue.
+pub(super) const OWN_QUEUE_GONE_PACKETS: f64 = 12.0;
+/// A standing queue of this share of the base round trip is beyond what the controller itself
+/// makes: the path carries less than it did.
+pub(super) const RATE_FALL_QUEUE: f64 = 0.15;
+/// Shortest interval over which a fallen rate is measured. Less may be the gap between two
+/// satellites, of some 40 ms.
+pub(super) const MIN_RATE_INTERVAL: Span = Span::from_millis(100);
+/// Window beyond the pipe, share of the pipe: acknowledgements come in groups.
+pub(super) const WINDOW_MARGIN: f64 = 0.10;
+/// The same in packets: two groups of ten, and some.
+pub(super) const WINDOW_MARGIN_PACKETS: f64 = 24.0;
+/// And for a train on its way.
+pub(super) const TRAIN_ROOM: f64 = 20.0;
+/// Losses beyond this share of a round are congestion whatever the queue looks like.
+pub(super) const HIGH_LOSS: f64 = 0.2;
+/// Fewer lost packets than this have no share to speak of.
+pub(super) const MIN_HIGH_LOSS_PACKETS: f64 = 8.0;
+/// Losses told by one ACK frame are a burst when they are so many times the bytes that arrived.
+pub(super) const BURST: u64 = 2;
+/// Packets that the peer acknowledges at once, less a few: ten are asked for at most.
+pub(super) const ACK_PACKETS: f64 = 8.0;
+/// Share of a round trip without an acknowledgement that is a silence: packets are held.
+pub(super) const SILENCE: f64 = 0.25;
+/// Share of the rate that is kept after a mark (RFC 8511).
+pub(super) const MARK_SHARE: f64 = 0.85;
+/// And of the wanted queue: a mark says that the queue management wants a shorter one. At least
+/// the second is left, and a round without a mark gives back the third.
+pub(super) const MARK_TARGET: f64 = 0.7;
+pub(super) const LEAST_MARKED_TARGET: f64 = 0.2;
+pub(super) const MARK_FORGOTTEN: f64 = 0.02;
+/// Rounds in which a rate that was too high is not tried again but by the first step.
+pub(super) const CAREFUL_ROUNDS: u32 = 20;
+/// From this share of it on.
+pub(super) const CAREFUL_FROM: f64 = 0.8;
+/// The path is in a blackout after so many round trips without any acknowledgement.
+pub(super) const BLACKOUT_ROUND_TRIPS: f64 = 1.1;
+/// Packets per round trip in a blackout: the first that comes through ends it without waiting
+/// for a backed-off timer.
+pub(super) const BLACKOUT_PROBES: f64 = 8.0;
+/// Most of these in a row: ten round trips. Then the probe timer (RFC 9002, section 6.2) is alone.
+pub(super) const MAX_BLACKOUT_PROBES: u32 = 80;
+
+/// The packet train.
+pub(super) mod train {
+    use bentpipe_units::Span;
+
+    /// Packets of a train. Twice the acknowledgement group of ten, and fewer than the
+    /// smallest queue of the studies (25 packets, Endres).
+    pub(in crate::satellite) const PACKETS: u32 = 20;
+    /// A train leaves at 100 Mbit/s: faster than the links it measures, slow enough for
+    /// one timer per few packets.
+    pub(in crate::satellite) const RATE: u64 = 12_500_000;
+    /// A larger gap starts another train.
+    pub(in crate::satellite) const GAP: Span = Span::from_millis(5);
+    /// Fewer packets between first and last acknowledgement show nothing.
+    pub(in crate::satellite) const MIN_ACKED: u64 = 5;
+    /// Of fewer that arrived the delay shows nothing: others were lost, and what waited is not known.
+    pub(in crate::satellite) const WHOLE: u64 = 15;
+    /// A first acknowledgement that is later by so many seconds than without a queue may have come in
+    /// one lump with the others; and so much of the time that a train has taken is late timers'.
+    pub(in crate::satellite) const LATE: f64 = 0.005;
+    /// It has, if the acknowledgements show so many times the rate that the train's delay leaves.
+    pub(in crate::satellite) const LUMP: f64 = 2.0;
+    /// Others were late, if they show less than this share of the rate that its delay leaves.
+    pub(in crate::satellite) const LATE_SHARE: f64 = 0.5;
+    /// A train that came back at more than this share of the rate at which it left was not
+    /// spread by the path: the application had no more for it.
+    pub(in crate::satellite) const SPREAD_SHARE: f64 = 0.8;
+    /// Unless it left at this share of its own rate: the path is at least as fast.
+    pub(in crate::satellite) const FAST_SENDING: f64 = 0.5;
+}
+
+/// The standing queue.
+pub(super) mod queue {
+    use bentpipe_units::Span;
+
+    /// How long a round-trip time counts for the base: BBR's MinRTTFilterLen
+    /// (draft-ietf-ccwg-bbr, section 2.14.1).
+    pub(in crate::satellite) const BASE_WINDOW: Span = Span::from_millis(10_000);
+    /// Half of that: how often the queue is let run dry, so that one dry moment is always inside.
+    pub(in crate::satellite) const HALF_BASE_WINDOW: Span = Span::from_millis(5_000);
+    /// The least of fewer samples than this is mostly jitter, if their round trip has as many.
+    pub(in crate::satellite) const MIN_SAMPLES: usize = 12;
+    /// How long fewer samples are waited for: late timers delay no longer, and a flow with few
+    /// samples would be slow to yield.
+    pub(in crate::satellite) const FEW_SAMPLES_LIMIT: Span = Span::from_millis(75);
+    /// Steps that an acknowledgement waiting for more packets makes anyway.
+    pub(in crate::satellite) const ACK_DELAY_STEP: Span = Span::from_millis(5);
+    /// Less jitter than this, nanoseconds, is other flows'.
+    pub(in crate::satellite) const NOISY_JITTER: f64 = 2e6;
+    /// One step counts for no more: a queue that collapses is no jitter.
+    pub(in crate::satellite) const MAX_STEP: Span = Span::from_millis(40);
+    /// Samples over which the jitter is averaged, and as how many the first ones count.
+    pub(in crate::satellite) const JITTER_SAMPLES: u32 = 200;
+    pub(in crate::satellite) const MIN_JITTER_SAMPLES: u32 = 32;
+    /// The least of so many steps of jitter is near the least there is.
+    pub(in crate::satellite) const JITTER_STEPS: f64 = 150.0;
+}
+
+/// The drain probe.
+pub(super) mod drain_probe {
+    use bentpipe_units::Span;
+
+    /// Time between probes, so that one dry moment is always inside the memory of the base.
+    pub(in crate::satellite) const INTERVAL: Span = super::queue::HALF_BASE_WINDOW;
+    /// Share of the rate that a periodic probe leaves unsent, until twice the own queue could run
+    /// off: a tenth for a part of a round trip costs less than 1 % of the throughput.
+    pub(in crate::satellite) const PERIODIC_REDUCTION: f64 = 0.1;
+    /// Own queues that a periodic probe gives time to run off.
+    pub(in crate::satellite) const PERIODIC_QUEUES: f64 = 2.0;
+    /// Share of the rate that a probe in doubt leaves unsent, until all that stands could run off.
+    pub(in crate::satellite) const DOUBT_REDUCTION: f64 = 0.5;
+    /// Round trips in doubt until a probe; each that shows a true queue doubles them.
+    pub(in crate::satellite) const DOUBT_ROUNDS: u32 = 4;
+    /// A queue that moved by less than this share of what was left unsent is none: eight flows
+    /// alike move it by an eighth each, one that is being starved by less.
+    pub(in crate::satellite) const MIN_RESPONSE: f64 = 0.04;
+    /// Or by less than this many seconds: timestamps of a busy machine are off by as
+    /// much. A queue of twice that shows nothing.
+    pub(in crate::satellite) const TIMING_NOISE: f64 = 0.0005;
+}
+
+/// Losses without a queue.
+pub(super) mod losses {
+    /// Share of the packets that may be lost without a question: BBR's LossThresh
+    /// (draft-ietf-ccwg-bbr, section 2.9).
+    pub(in crate::satellite) const FREE: f64 = 0.02;
+    /// The same as a factor of what the radio is known to lose.
+    pub(in crate::satellite) const KNOWN: f64 = 1.5;
+    /// Packets that are judged together: so many lost ones, or so many sent.
+    pub(in crate::satellite) const LOST_PACKETS: u64 = 3;
+    pub(in crate::satellite) const JUDGED_PACKETS: u64 = 64;
+    /// A share that is doubted whenever it comes and never believed to be the radio's.
+    pub(in crate::satellite) const MUCH: f64 = 0.2;
+    /// Bounds of the share of the rate that is sent in a trial.
+    pub(in crate::satellite) const TRIAL: (f64, f64) = (0.2, 0.95);
+    /// Roots of the expected number that are chance, twice that of losses one by one.
+    pub(in crate::satellite) const CHANCE: f64 = 2.0;
+    /// Rounds of a trial that still tell of before, and those after which it is over.
+    pub(in crate::satellite) const BLIND_ROUNDS: u32 = 1;
+    pub(in crate::satellite) const TRIAL_ROUNDS: u32 = 3;
+    /// If this share of the losses stays in a trial, they are the radio's.
+    pub(in crate::satellite) const STAYS: f64 = 0.5;
+    /// Rounds until the radio's losses are doubted again: at first, and after many trials.
+    pub(in crate::satellite) const WAIT: (u32, u32) = (8, 128);
+    /// Gain with which the radio's losses are followed, per judgement.
+    pub(in crate::satellite) const GAIN: f64 = 0.1;
+}
+
+/// Beside somebody who keeps the queue full.
+pub(super) mod competitive_mode {
+    /// Rounds with a long queue that is not the own one before a drain probe is due, and before the
+    /// mode begins. What is sent shows after two.
+    pub(in crate::satellite) const DETECTION_ROUNDS: u32 = 2;
+    /// Rounds with a short queue that end the mode: a loss may empty a short queue for a round, and
+    /// BBR drains it for some every five seconds (draft-ietf-ccwg-bbr, section 5.3.4).
+    pub(in crate::satellite) const EXIT_ROUNDS: u32 = 16;
+    /// Rounds in which a competing flow that was there is expected again. From the runs of
+    /// `docs/model.md`.
+    pub(in crate::satellite) const EXPECTED_ROUNDS: u32 = 20;
+    /// Multiplicative decrease (RFC 9438, section 4.6): share of the window that is left.
+    pub(in crate::satellite) const BETA: f64 = 0.7;
+    /// C (RFC 9438, section 5), packets per second cubed.
+    pub(in crate::satellite) const C: f64 = 0.4;
+}

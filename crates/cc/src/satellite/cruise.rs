@@ -1,0 +1,150 @@
+//! Cruise: the rate at which the path delivers, corrected by the queue, and what is remembered of it.
+
+use bentpipe_units::{Span, Time};
+
+use super::constants::*;
+use super::losses::Verdict;
+use super::{Path, Phase, Satellite, drain_probe};
+
+impl Satellite {
+    /// Losses without a queue: the radio's, or those of a link that is full all the same?
+    pub(super) fn judge_losses(&mut self, now: Time, lost: u64, sent: u64) {
+        match self.losses.on_round(lost, sent) {
+            Verdict::None => {}
+            Verdict::Try(share) => {
+                self.untried = self.rate;
+                self.probe_step = 0;
+                self.rate = (share * self.rate).max(self.packet);
+            }
+            Verdict::Radio => self.rate = self.rate.max(self.untried),
+            Verdict::Full => {
+                self.probe_step = 0;
+                self.careful = CAREFUL_ROUNDS;
+                self.hold(now);
+            }
+        }
+    }
+
+    pub(super) fn cruise_at(&mut self, now: Time, rate: f64) {
+        if let Phase::Trial { capacity, .. } = self.phase {
+            self.capacity = capacity;
+            self.capacity_at = now;
+        }
+        self.phase = Phase::Cruise;
+        self.rate = rate.max(self.packet);
+        self.probe_step = 1;
+        self.hold(now);
+    }
+
+    /// The next measurements still show the rate of before: one round trip to arrive,
+    /// one to be measured over.
+    pub(super) fn hold(&mut self, now: Time) {
+        self.hold_until = now + self.rtt() + self.rtt();
+    }
+
+    /// A round that carried most of the rate confirms it. Of one that carried less, what it carried is known;
+    /// without more to send that is a floor.
+    pub(super) fn remember(&self, acked: u64, over: Span, app_limited: bool) {
+        let carried = acked as f64 / over.as_secs_f64();
+        let rate = if (acked as f64) < USED * self.pipe() {
+            return;
+        } else if carried >= CONFIRMED * self.rate {
+            self.rate
+        } else {
+            let known = self.memory.get().filter(|_| app_limited);
+            carried
+                .max(known.map_or(0.0, |path| path.rate))
+                .min(self.rate)
+        };
+        self.memory.save(Path {
+            rate,
+            rtt: self.queue.base().unwrap_or(self.initial_rtt),
+        });
+    }
+
+    /// What a frame of acknowledgements changes once the path is known.
+    pub(super) fn cruise(&mut self, now: Time, app_limited: bool) {
+        let rtt = self.queue.base().unwrap_or(self.initial_rtt);
+        let long = now >= self.blackout_losses_until
+            && self.competitive.window() == 0.0
+            && self.queue.standing() > self.long_queue();
+        if long {
+            // The path carries less than it did. What the last quarter of a round trip (no gap
+            // between two satellites) delivered is believed for half a round trip; after that we
+            // have stopped sending, and what is delivered shows no more than that. Behind a
+            // silence packets may have been held: then only what has come since is believed.
+            self.rounds = TRAIN_DOUBT_ROUNDS;
+            let began = *self.rate_fall_since.get_or_insert_with(|| {
+                self.fall_measured = false;
+                now
+            });
+            let half = Span::from_nanos(rtt.as_nanos() / 2);
+            let quarter = Span::from_nanos(rtt.as_nanos() / 4).max(MIN_RATE_INTERVAL);
+            let silent = self.silence_end + rtt + half >= now && self.silence_end > Time::ZERO;
+            let (from, until, over) = if silent {
+                let half = half.max(MIN_RATE_INTERVAL);
+                (half, half + half, half)
+            } else if self.queue.is_noisy() {
+                (Span::ZERO, half, quarter.max(half))
+            } else {
+                (Span::ZERO, half, quarter)
+            };
+            let since = now.since(began);
+            if since >= from
+                && (since <= until || !self.fall_measured)
+                && let Some(recent) = self.clock.rate(over)
+            {
+                self.fall_measured = true;
+                self.rate = self.rate.min(recent).max(self.packet);
+            }
+            self.hold(now);
+        } else if self.rate_fall_since.take().is_some() {
+            self.clock.restart();
+            self.drain_probe.restart();
+        }
+        if !app_limited
+            && now >= self.hold_until
+            && !self.losses.is_trying()
+            && let Some(rate) = self.clock.rate(rtt)
+        {
+            // Without a queue it was the sender that was slow: its timers were late.
+            let path = self.standing() > 0.5 * self.target();
+            self.rate = if path { rate } else { rate.max(self.rate) }.max(self.packet);
+        }
+        // What the path once carried counts less and less.
+        let since = now.since(self.capacity_at).as_secs_f64();
+        self.capacity_at = now;
+        self.capacity += (self.rate - self.capacity) * (since / CAPACITY_DECAY).min(1.0);
+        self.capacity = self.capacity.max(self.rate);
+        let verdict = self.drain_probe.on_acks_done(drain_probe::Observation {
+            now,
+            rtt,
+            standing: self.queue.standing(),
+            target: self.target() / self.rate,
+            doubtful: self.round.queued && self.rate < REDUCED_RATE * self.capacity,
+            urgent: self.competitive.suspects_competitor(),
+            busy: !app_limited && self.competitive.window() == 0.0,
+        });
+        if let Some(verdict) = verdict {
+            self.competitive
+                .on_drain_probe(verdict == drain_probe::Verdict::Queue);
+            if verdict == drain_probe::Verdict::LongerPath {
+                self.queue.rebase();
+                self.round.queued = false;
+            }
+        }
+    }
+
+    /// Seconds of queue beyond what the controller makes itself.
+    pub(super) fn long_queue(&self) -> f64 {
+        (4.0 * self.target() / self.rate).max(RATE_FALL_QUEUE * self.base())
+    }
+
+    pub(super) fn gain(&self) -> f64 {
+        if let Some(gain) = self.drain_probe.gain(self.last_acked) {
+            return gain;
+        }
+        let error = (self.target() - self.standing()) / self.pipe();
+        (1.0 + QUEUE_GAIN * error).clamp(0.5, 2.0) + PROBE_GAINS[self.probe_step]
+    }
+}

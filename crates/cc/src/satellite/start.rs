@@ -1,0 +1,103 @@
+//! The start: what the packet train shows is tried; where it shows nothing, slow start.
+
+use bentpipe_units::{Span, Time};
+
+use super::constants::*;
+use super::train::{Shown, Train};
+use super::{Phase, Satellite, constants};
+
+impl Satellite {
+    /// A round has ended; after some without a queue another train asks for more.
+    pub(super) fn send_train(&mut self, queued: bool) {
+        let calm = !queued
+            && self.careful == 0
+            && !self.losses.is_trying()
+            && self.competitive.window() == 0.0;
+        if !calm {
+            self.idle_queue_rounds = 0;
+            if queued {
+                self.train_after = TRAIN_ROUNDS;
+            }
+            return;
+        }
+        self.idle_queue_rounds += 1;
+        if self.idle_queue_rounds >= self.train_after
+            && self.pipe() >= TRAIN_PIPE * self.packet
+            && self.rate < TRAIN_MOST_SHARE * constants::train::RATE as f64
+        {
+            self.idle_queue_rounds = 0;
+            self.training = true;
+            self.train = Train::default();
+        }
+    }
+
+    /// A later train has come back.
+    pub(super) fn on_later_train(&mut self, now: Time, shown: Option<Shown>) {
+        self.training = false;
+        if self.train.lost_share() > HIGH_LOSS {
+            self.careful = CAREFUL_ROUNDS;
+        } else if let Some(shown) = shown.filter(|shown| shown.rate > TRAIN_MORE * self.rate) {
+            self.train_after = TRAIN_ROUNDS;
+            self.on_train(now, shown);
+            return;
+        }
+        self.train_after = (2 * self.train_after).min(MOST_TRAIN_ROUNDS);
+    }
+
+    /// The train came back, and showed so much.
+    pub(super) fn on_train(&mut self, now: Time, shown: Shown) {
+        if shown.doubtful {
+            self.rate = shown.rate;
+            self.start_slow_start(now, self.initial_window);
+            return;
+        }
+        self.rate = self.confirmed().max(TRIAL_SHARE * shown.rate);
+        self.phase = Phase::Trial {
+            since: now,
+            back: None,
+            capacity: shown.rate,
+        };
+    }
+
+    /// Bytes per second that the path has carried.
+    pub(super) fn confirmed(&self) -> f64 {
+        match self.phase {
+            Phase::Cruise => self.rate,
+            _ => 0.0,
+        }
+    }
+
+    /// Slow start, from the rate as it is known, or from a window of `least` bytes.
+    pub(super) fn start_slow_start(&mut self, now: Time, least: f64) {
+        self.training = false;
+        self.start_window = self.pipe().max(least);
+        self.phase = Phase::SlowStart {
+            average: self.rtt(),
+            since: now,
+            back: None,
+        };
+    }
+
+    /// There is a queue: what it delivers is what the path carries.
+    pub(super) fn leave_slow_start(&mut self, now: Time) {
+        self.rounds = TRAIN_DOUBT_ROUNDS;
+        let base = self.queue.base().unwrap_or(self.initial_rtt);
+        let half = Span::from_nanos(base.as_nanos() / 2);
+        // Before that less was sent than the path carries.
+        let over = match self.phase {
+            Phase::SlowStart {
+                back: Some(back), ..
+            } if now.since(back).as_secs_f64() >= TRIAL_TIME * self.base() => {
+                half.min(now.since(back))
+            }
+            _ => half,
+        };
+        // When nothing could be measured yet: what this round has brought.
+        let acked = self.round.acked.max(self.round.acked_before) as f64;
+        let round = acked.max(2.0 * self.packet) / self.rtt().as_secs_f64();
+        // Without losses all of the window was through (RFC 5681, section 3.1).
+        let window = self.start_window / base.as_secs_f64();
+        let unmeasured = if self.loses_much() { round } else { window };
+        self.cruise_at(now, self.clock.rate(over).unwrap_or(unmeasured));
+    }
+}
