@@ -147,10 +147,14 @@ impl<P: Packet> Direction<P> {
             return arrival;
         }
         let change = self.changes.front().map(|change| Time::ZERO + change.at);
-        [self.stages.transmitter.next(), change, arrival]
-            .into_iter()
-            .flatten()
-            .min()
+        // What is held behind a missing frame goes on with the next frames, somebody else's too.
+        let stages = &self.stages;
+        let cross = (stages.cross.iter())
+            .filter(|_| stages.transmitter.holds())
+            .filter_map(Source::next)
+            .min();
+        let transmitter = stages.transmitter.next().or(cross);
+        [transmitter, change, arrival].into_iter().flatten().min()
     }
 
     /// Changes the link at `now`. The packet on the transmitter is sent as it began.

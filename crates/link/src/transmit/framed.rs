@@ -60,6 +60,10 @@ impl<P: Packet> Framed<P> {
         }
     }
 
+    pub(crate) fn holds(&self) -> bool {
+        self.leaving.holds()
+    }
+
     pub(crate) fn ours(&self) -> usize {
         self.filler.ours()
             + self.pending.as_ref().map_or(0, |(frame, _)| frame.ours())

@@ -95,6 +95,11 @@ impl<P: Packet> Leaving<P> {
         Some(Sent { entry, fate })
     }
 
+    /// Whether packets are held behind a missing frame.
+    pub fn holds(&self) -> bool {
+        self.gaps.iter().any(|gap| !gap.packets.is_empty())
+    }
+
     /// Packets inside that are to come out.
     pub fn ours(&self) -> usize {
         self.ours

@@ -66,6 +66,14 @@ impl<P: Packet> Transmitter<P> {
         }
     }
 
+    /// Whether packets have left, and are held by the receiver behind a missing frame.
+    pub fn holds(&self) -> bool {
+        match self {
+            Self::Serial(_) => false,
+            Self::Framed(framed) => framed.holds(),
+        }
+    }
+
     /// Packets inside that are to come out.
     pub fn ours(&self) -> usize {
         match self {
