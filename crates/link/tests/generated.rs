@@ -15,6 +15,8 @@ use support::{Arrival, Probe, grammar, run};
 
 /// The last moment that matters: links of 1 kbit/s are slow.
 const LONG: Span = Span::from_millis(100_000_000);
+/// Longer than all that scenarios of this file do.
+const SHORT: Span = Span::from_millis(30_000);
 
 fn parse(text: &str) -> Scenario {
     Scenario::parse_with(text, &mut grammar::file).unwrap_or_else(|error| panic!("{error}\n{text}"))
@@ -63,7 +65,9 @@ fn resequences(spec: &DirectionSpec) -> bool {
 
 /// Conservation is checked by [`run`], after every packet.
 fn obeys_the_laws(spec: &DirectionSpec, seed: u64, ecn: bool, arrivals: &[Arrival]) {
-    let (link, out) = run(spec, seed, ecn, arrivals, LONG);
+    // What is held behind a missing frame may be for good, and cross traffic goes on meanwhile.
+    let until = if resequences(spec) { SHORT } else { LONG };
+    let (link, out) = run(spec, seed, ecn, arrivals, until);
     let counters = link.counters();
     let entered = counters.entered_bytes + counters.duplicated_bytes;
     let ended = counters.delivered_bytes + counters.dropped_bytes;
@@ -96,7 +100,7 @@ fn obeys_the_laws(spec: &DirectionSpec, seed: u64, ecn: bool, arrivals: &[Arriva
         }
     }
 
-    let (_, again) = run(spec, seed, ecn, arrivals, LONG);
+    let (_, again) = run(spec, seed, ecn, arrivals, until);
     assert_eq!(fates(&out), fates(&again), "twice the same");
     let last = out.last().map_or(Time::ZERO, |departure| departure.at);
     assert_eq!(

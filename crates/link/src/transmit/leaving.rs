@@ -52,10 +52,13 @@ impl<P: Packet> Leaving<P> {
         if self.resequence.is_some() {
             // Only the hop's losses are waited for: a frame that cannot be decoded has come.
             if lost == Some(Cause::Loss) {
-                self.gaps.push_back(Gap {
-                    frames: 0,
-                    packets: Vec::new(),
-                });
+                // Those that are missing one behind the other are one gap.
+                if self.gaps.back().is_none_or(|gap| gap.frames > 0) {
+                    self.gaps.push_back(Gap {
+                        frames: 0,
+                        packets: Vec::new(),
+                    });
+                }
             } else if let Some(gap) = self.gaps.back_mut() {
                 gap.frames += 1;
             }
