@@ -115,7 +115,7 @@ def test_killed_in_real_time_it_loses_the_run_in_flight_and_leaves_nothing_behin
 
 def test_a_run_that_takes_longer_than_its_limit_is_ended(tmp_path: Path) -> None:
     text = (
-        PLAN.replace("[axes]", "timeout = 1.5\n[axes]")
+        PLAN.replace("timeout = 1000", "timeout = 1.5")
         .replace('["virtual", "real"]', '"real"')
         .replace('["direct", "bentpipe"]', '"direct"')
     )
