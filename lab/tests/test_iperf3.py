@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bentpipe_lab.records.verdict import Verdict
-from bentpipe_lab.workloads.iperf3 import judged, to_plateau
+from bentpipe_lab.workloads.iperf3 import judged, received_by, to_plateau
 
 
 def report(rates: list[int]) -> dict[str, Any]:
@@ -50,3 +50,10 @@ def test_what_iperf3_says_of_its_failure_is_the_verdict() -> None:
 def test_a_transfer_at_its_full_rate_from_the_beginning_is_there_after_a_second() -> None:
     samples = [{"at_s": place / 10, "received_bytes": 1000 * place} for place in range(1, 51)]
     assert to_plateau(samples) == 1.0
+
+
+def test_samples_that_come_a_little_late_do_not_shift_what_had_arrived() -> None:
+    samples = [{"at_s": place * 1.001, "received_bytes": 1000 * place} for place in range(1, 16)]
+    assert received_by(samples, 10.0) == pytest.approx(10_000 / 1.001)
+    assert samples[-1]["received_bytes"] - received_by(samples, 14.015) == pytest.approx(1000 / 1.001)
+    assert received_by([], 10.0) == 0

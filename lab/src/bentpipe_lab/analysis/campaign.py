@@ -143,7 +143,8 @@ def variant(axes: Mapping[str, str]) -> str:
         elif name == "controller":
             words.append(value)
         elif name in TCP_AXES:
-            words.append(f"{node or 'tcp'}:{f'iw{value}' if last == 'tcp_initial_window' else value}")
+            said = f"iw{value}" if last == "tcp_initial_window" else value.replace(" ", "")
+            words.append(f"{node or 'tcp'}:{said}")
         elif name.startswith("transport."):
             words.append(f"{last}={value}")
     return " ".join(words)

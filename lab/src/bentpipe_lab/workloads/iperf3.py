@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, ClassVar
 
+import numpy as np
+
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import SERVER4, Topology
 from bentpipe_lab.programs import Debian
@@ -146,9 +148,10 @@ def to_plateau(samples: Sequence[Mapping[str, Any]]) -> float:
     return next((moment for moment, rate in rates if rate >= PLATEAU * best * (1 - 1e-9)), at[-1])
 
 
-def received_by(samples: Sequence[Mapping[str, Any]], moment: float) -> int:
-    """Bytes that had arrived at a moment, seconds since the beginning."""
-    return max((row["received_bytes"] for row in samples if row["at_s"] <= moment + 1e-3), default=0)
+def received_by(samples: Sequence[Mapping[str, Any]], moment: float) -> float:
+    """Bytes that had arrived at a moment, seconds since the beginning; between two samples, evenly."""
+    at: list[float] = [0.0, *(row["at_s"] for row in samples)]
+    return float(np.interp(moment, at, [0, *(row["received_bytes"] for row in samples)]))
 
 
 def _verdict(said: str) -> Verdict:
