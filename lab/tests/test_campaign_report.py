@@ -241,6 +241,21 @@ def test_a_campaign_without_a_run_that_ended_well_has_a_report(tmp_path: Path) -
     assert "curl is not installed" in report.write(made).read_text()
 
 
+def test_pages_have_one_distribution_together(tmp_path: Path) -> None:
+    text = TEXT.replace('["first byte", "page HTTP/2"]', '"web page"')
+    text = text.replace('controller = ["satellite", "cubic"]\n', "")
+    text = text[: text.index('"scenario.')] + '"workload.page" = ["site 1", "site 2", "chain"]\n'
+    made = made_up(tmp_path / "pages", text, samples=0)
+    report.write(made)
+    table = pl.read_csv(made.directory / "report" / "data" / "page-loads.csv")
+    assert table["panel"].n_unique() == 2
+    assert set(table["variant"]) == {"direct", "bentpipe"}
+    assert table["share"].max() <= 1
+    whole = table.group_by("panel", "variant").agg(pl.len(), pl.col("share").max())
+    # 3 pages, 8 loads each; those that did not end well are never done.
+    assert all(20 <= count <= 24 for count in whole["len"])
+
+
 def test_campaigns_are_compared_point_by_point(tmp_path: Path, campaign: directory.Campaign) -> None:
     slower = made_up(tmp_path / "slower", factor=1.5, samples=0)
     out = io.StringIO()
