@@ -11,6 +11,7 @@ import tomli_w
 
 from bentpipe_lab.campaign.ranges import Value, is_range, values
 from bentpipe_lab.errors import PlanError
+from bentpipe_lab.hosts.table import Hosts
 from bentpipe_lab.net import host
 from bentpipe_lab.net.topology import NODES
 from bentpipe_lab.records import published
@@ -31,7 +32,7 @@ FIELD_AXES = ("scenario.", "transport.", "workload.")
 """Any field of the scenario, any of the [transport] table of both ends, and any option of a workload."""
 KEYS = (
     "name", "source", "published", "clock", "repetitions", "order", "timeout", "pause", "parallel", "late_repeats",
-    "sample_every", "axes", "case", "quick",
+    "sample_every", "axes", "case", "quick", "hosts",
 )  # fmt: skip
 MOST_RUNS = 1_000_000
 _WINDOW = re.compile(r"^([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)$")
@@ -97,6 +98,8 @@ class Plan:
     text: str = field(repr=False)
     directory: Path
     """Where the plan lies: files it names are relative to it."""
+    hosts: Hosts | None = None
+    """Where client and server are, if not on this machine."""
 
 
 def read(path: Path, *, quick: bool = False) -> Plan:
@@ -146,6 +149,7 @@ def parse(text: str, directory: Path) -> Plan:
         sample_every=str(table.get("sample_every", "1 s")),
         text=text,
         directory=directory,
+        hosts=Hosts.parse(table["hosts"], directory) if "hosts" in table else None,
     )
     _count(plan)
     return plan

@@ -152,4 +152,5 @@ def _real(plan: Plan, points: Mapping[str, Point], runs: Sequence[Run], order: r
 
 
 def _unit(plan: Plan, points: Mapping[str, Point], runs: Sequence[Run]) -> Unit:
-    return unit([points[name] for name in dict.fromkeys(run.point for run in runs)], runs, plan.late_repeats)
+    hosts = None if plan.hosts is None else plan.hosts.as_data()
+    return unit([points[name] for name in dict.fromkeys(run.point for run in runs)], runs, plan.late_repeats, hosts)
