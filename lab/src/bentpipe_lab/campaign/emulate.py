@@ -27,7 +27,7 @@ from bentpipe_lab.campaign.simulate import RESULT_SCHEMA
 from bentpipe_lab.campaign.store import PROVENANCE, RESULT, SAMPLES, Store
 from bentpipe_lab.campaign.unit import Run, Unit
 from bentpipe_lab.errors import LabError, MissingCapabilityError, NotInPathError, ProgramError
-from bentpipe_lab.net import interrupt
+from bentpipe_lab.net import interrupt, neighbours
 from bentpipe_lab.net.evidence import Crossed, SatelliteCounters
 from bentpipe_lab.net.tcp import KernelTcp
 from bentpipe_lab.net.topology import Certificate, Topology, topology
@@ -170,12 +170,13 @@ def _here(unit: Unit, directory: Path, scenario: Path) -> Iterator[Place]:
     with (
         tcp.allowed(),
         topology(directory / "path", scenario, congestion_control=tcp.controller(), records=records) as path,
+        neighbours.busy(essence["neighbours"]),
     ):
         tcp.apply(path)
         path.most_written = MOST_WRITTEN
         system.start(path, Settings(**essence["settings"]))
         evidence = system.show_in_path(path)
-        if system.warms_up:
+        if system.warms_up and not essence["cold"]:
             evidence["warm_up"] = ", ".join(str(outcome.verdict) for outcome in curl.warm_up(path))
         with SatelliteCounters.of(path, system.carrier) as counters:
             yield Place(path, lambda workload: workload.run(path), counters, lambda: evidence)
@@ -313,6 +314,7 @@ def _print(
             began, time.time(), [sys.executable, "-m", "bentpipe_lab.campaign.emulate"],
             evidence=evidence, lateness=lateness, settings=unit.points[run.point]["settings"],
             tcp=unit.points[run.point]["tcp"], options=unit.points[run.point]["options"],
+            neighbours=unit.points[run.point]["neighbours"],
         ),
     }  # fmt: skip
     print(json.dumps(line), flush=True)

@@ -74,6 +74,8 @@ def _essence(point: Point) -> dict[str, Any]:
                 "settings": asdict(point.settings),
                 "tcp": dict(point.tcp),
                 "options": dict(point.options),
+                "cold": point.cold,
+                "neighbours": point.neighbours,
             }
         ),
     }
