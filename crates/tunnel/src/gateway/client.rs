@@ -6,13 +6,19 @@ use std::time::Duration;
 use bentpipe_quic::h3::{Connection, Flows};
 use bytes::Bytes;
 
-use super::requests::{HEADER_TIMEOUT, RequestStream, demand_token};
+use crate::flow::stream::Down as _;
 use crate::identity::{Fingerprint, PeerRole, Registry};
+use crate::session::BidiStream;
 use crate::wire::bearer;
 
 /// A client without a key has to show its token by then, and in so many requests.
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_WITHOUT_TOKEN: usize = 4;
+
+/// A request's header section has to be complete by then.
+pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+
+pub(super) type RequestStream = h3::server::RequestStream<BidiStream, Bytes>;
 
 /// The requests of one session, as they arrive.
 pub struct Arriving {
@@ -56,4 +62,17 @@ impl Arriving {
         }
         None
     }
+}
+
+/// Answers that a token is needed. An error means that nobody is there to hear it.
+pub(super) async fn demand_token(stream: RequestStream) {
+    answer_and_abort(stream, bearer::required()).await;
+}
+
+/// Answers a request and reads no more of it. An error means that nobody is there to hear it.
+pub(super) async fn answer_and_abort(stream: RequestStream, response: http::Response<()>) {
+    let (mut up, mut down) = stream.split();
+    let _ = up.send_response(response).await;
+    let _ = up.finish().await;
+    down.abort();
 }

@@ -9,7 +9,7 @@ use bentpipe_quic::windows::Pool;
 use bytes::Bytes;
 use tokio::sync::{Semaphore, watch};
 
-use super::client::Arriving;
+use super::client::{Arriving, HEADER_TIMEOUT, RequestStream, answer_and_abort, demand_token};
 use super::dial::Dialler;
 use super::dns;
 use super::ip_network::IpNetwork;
@@ -17,12 +17,11 @@ use super::policy::Policies;
 use super::sessions::Sessions;
 use super::usage::{Metered, Usages};
 use crate::flow::stalled::{Held, StalledFlows};
-use crate::flow::stream::Down as _;
 use crate::flow::tally::Tally;
 use crate::flow::tcp;
 use crate::flow::{Carried, FlowError};
 use crate::identity::{Fingerprint, PeerRole, Registry};
-use crate::session::{BidiStream, path_summary, remote_address};
+use crate::session::{path_summary, remote_address};
 use crate::sockets::Dial;
 use crate::wire::dns::MAX_UNDER_WAY;
 use crate::wire::notices::Ask;
@@ -30,8 +29,6 @@ use crate::wire::proxy_status::{self, ErrorKind, Refusal};
 use crate::wire::request::Request;
 use crate::wire::{MAX_FIELD_SECTION, bearer, connect};
 
-/// A request's header section has to be complete by then.
-pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longer than any session is silent for that was asked to be.
 const SILENCE: Duration = Duration::from_secs(3600);
 /// Requests of a one-time key, at most: it needs one, and may repeat it.
@@ -40,8 +37,6 @@ const MAX_ENROLMENT_REQUESTS: usize = 8;
 /// Names that one session may have under way at the same time, so that slow ones delay
 /// nobody else's.
 const MAX_RESOLVING: usize = 64;
-
-pub(super) type RequestStream = h3::server::RequestStream<BidiStream, Bytes>;
 
 /// Answers requests.
 pub struct Requests<D> {
@@ -378,19 +373,7 @@ async fn accept(mut stream: RequestStream) {
     let _ = stream.finish().await;
 }
 
-/// Answers that a token is needed. An error means that nobody is there to hear it.
-pub(super) async fn demand_token(stream: RequestStream) {
-    answer_and_abort(stream, bearer::required()).await;
-}
-
 /// Answers that it is refused. An error means that nobody is there to hear it.
 pub(super) async fn refuse(stream: RequestStream, refusal: &Refusal) {
     answer_and_abort(stream, refusal.response()).await;
-}
-
-async fn answer_and_abort(stream: RequestStream, response: http::Response<()>) {
-    let (mut up, mut down) = stream.split();
-    let _ = up.send_response(response).await;
-    let _ = up.finish().await;
-    down.abort();
 }

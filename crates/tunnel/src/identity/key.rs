@@ -36,7 +36,7 @@ pub struct IdentityError(String);
 #[error("not a certificate and its private key in PEM: {0}")]
 pub struct CertificateError(String);
 
-/// The certificates of a gateway: its own, and the one for clients that take more than Ed25519.
+/// The certificates of a gateway: its own, and the one for clients that do not prefer Ed25519.
 #[derive(Debug)]
 pub(super) struct Certificates {
     own: Arc<CertifiedKey>,
@@ -45,8 +45,8 @@ pub(super) struct Certificates {
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        // A terminal offers this scheme and no other.
-        let is_terminal = hello.signature_schemes() == [SignatureScheme::ED25519];
+        // Terminals prefer this scheme; the libraries of others prefer others.
+        let is_terminal = hello.signature_schemes().first() == Some(&SignatureScheme::ED25519);
         let for_others = self.for_others.as_ref().filter(|_| !is_terminal);
         Some(for_others.unwrap_or(&self.own).clone())
     }
@@ -95,7 +95,7 @@ impl Identity {
     }
 
     /// Reads a certificate with its chain and its key, both in PEM, which a gateway shows to
-    /// clients that take more than Ed25519: those who go by names and authorities.
+    /// clients that do not prefer Ed25519: those that go by names and authorities.
     pub fn set_for_others(&mut self, chain: &str, key: &str) -> Result<(), CertificateError> {
         let wrong = |error: &dyn fmt::Display| CertificateError(error.to_string());
         let chain = CertificateDer::pem_slice_iter(chain.as_bytes())
