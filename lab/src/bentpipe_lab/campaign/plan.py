@@ -12,6 +12,7 @@ import tomli_w
 
 from bentpipe_lab.campaign.ranges import Value, is_range, values
 from bentpipe_lab.errors import PlanError
+from bentpipe_lab.hosts.table import Hosts
 from bentpipe_lab.net import host
 from bentpipe_lab.net.topology import NODES
 from bentpipe_lab.records import published
@@ -39,7 +40,7 @@ FIELD_AXES = ("scenario.", "transport.", "workload.")
 """Any field of the scenario, any of the [transport] table of both ends, and any option of a workload."""
 KEYS = (
     "name", "source", "published", "clock", "repetitions", "order", "timeout", "pause", "parallel", "late_repeats",
-    "sample_every", "axes", "case", "quick",
+    "sample_every", "axes", "case", "quick", "hosts",
 )  # fmt: skip
 MOST_RUNS = 1_000_000
 QUICK = "-quick"
@@ -109,6 +110,8 @@ class Plan:
     text: str = field(repr=False)
     directory: Path
     """Where the plan lies: files it names are relative to it."""
+    hosts: Hosts | None = None
+    """Where client and server are, if not on this machine."""
 
 
 def read(path: Path, *, quick: bool = False) -> Plan:
@@ -159,6 +162,7 @@ def parse(text: str, directory: Path) -> Plan:
         sample_every=str(table.get("sample_every", "1 s")),
         text=text,
         directory=directory,
+        hosts=Hosts.parse(table["hosts"], directory) if "hosts" in table else None,
     )
     _count(plan)
     _leave_neighbours_alone(plan)

@@ -117,6 +117,7 @@ def expand(plan: Plan) -> Expansion:
                 if names:
                     notes[f"{', '.join(names)}: not of {whose} in {clock} time, whose points have none"] = None
             point = _point(plan, clock, applying)
+            _refuse_elsewhere(plan, point)
             points[point.id] = point
     if not points:
         raise PlanError("the plan has no points: " + "; ".join(notes))
@@ -149,6 +150,21 @@ def _reach_somebody(plan: Plan) -> None:
                 f"axes contradict each other: {name} is set, but {', '.join(sorted(whose))} in"
                 f" {' and '.join(plan.clocks)} time has none"
             )
+
+
+def _refuse_elsewhere(plan: Plan, point: Point) -> None:
+    """With other hosts there are downloads by QUIC, one after the other, and nothing else."""
+    if plan.hosts is None:
+        return
+    for what, is_so, can in (
+        ("clock", point.clock, REAL),
+        ("system", point.system, "direct"),
+        ("workload", point.workload, "quic download"),
+        ("workload.beside", point.options.get("beside", "none"), "none"),
+        ("parallel", plan.parallel, 1),
+    ):
+        if is_so != can:
+            raise PlanError(f"hosts: {what} = {is_so!r}; with client and server on other hosts it is {can!r}")
 
 
 def _applies(axis: str, system: str, workload: str, clock: str) -> bool:

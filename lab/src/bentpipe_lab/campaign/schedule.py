@@ -157,4 +157,5 @@ def _unit(plan: Plan, points: Mapping[str, Point], runs: Sequence[Run]) -> Unit:
     its_points = [points[name] for name in dict.fromkeys(run.point for run in runs)]
     # A cold run is repeated over a path of its own.
     repeats = 0 if any(point.cold for point in its_points) else plan.late_repeats
-    return unit(its_points, runs, repeats)
+    hosts = None if plan.hosts is None else plan.hosts.as_data()
+    return unit(its_points, runs, repeats, hosts)
