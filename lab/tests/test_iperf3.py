@@ -11,7 +11,10 @@ from bentpipe_lab.workloads.iperf3 import judged, received_by, to_plateau
 
 def report(rates: list[int]) -> dict[str, Any]:
     received = [{"sum": {"end": (place + 1) / 10, "bytes": rate}} for place, rate in enumerate(rates)]
-    sent = [{"streams": [{"snd_cwnd": 14_480, "rtt": 600_000, "retransmits": 1}]} for _ in rates]
+    sent = [
+        {"sum": {"end": place / 10 + 0.11}, "streams": [{"snd_cwnd": 14_480, "rtt": 600_000, "retransmits": 1}]}
+        for place, _ in enumerate(rates)
+    ]
     return {
         "intervals": received,
         "server_output_json": {"intervals": sent},
@@ -35,8 +38,11 @@ def test_a_report_has_goodput_at_the_receiver_and_the_window_of_the_sender() -> 
 def test_several_connections_have_the_sum_of_their_windows() -> None:
     told = report([10_000] * 20)
     streams = [{"snd_cwnd": 10_000, "rtt": 500_000, "retransmits": 0}, {"snd_cwnd": 20_000, "rtt": 700_000}]
-    told["server_output_json"]["intervals"] = [{"streams": streams}] * 20
-    row = judged(json.dumps(told), "", 0, download=True).samples[0]
+    told["server_output_json"]["intervals"] = [{"sum": {"end": second}, "streams": streams} for second in (1.0, 2.0)]
+    samples = judged(json.dumps(told), "", 0, download=True).samples
+    # The sender looked once a second.
+    assert [row["at_s"] for row in samples if "window_bytes" in row] == [1.0, 2.0]
+    row = samples[9]
     assert (row["window_bytes"], row["rtt_s"], row["retransmitted_packets"]) == (30_000, pytest.approx(0.6), 0)
 
 

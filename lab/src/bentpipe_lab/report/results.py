@@ -12,7 +12,7 @@ from bentpipe_lab.campaign import directory as directories
 from bentpipe_lab.campaign.directory import Campaign
 from bentpipe_lab.campaign.store import PROVENANCE
 from bentpipe_lab.records import tables
-from bentpipe_lab.workloads import WORKLOADS
+from bentpipe_lab.report.charts import of_fixed_length
 
 SECONDS = "seconds"
 DIGITS = 4
@@ -40,8 +40,7 @@ def text(campaign: Campaign) -> str:
 def _lines(row: PointRow, figures: Sequence[MetricRow]) -> Iterator[list[Any]]:
     others = "; ".join(f"{count} {verdict}" for verdict, count in row.verdicts.items() if verdict != "ok")
     counts = [row.n_ok, row.n_total, row.late]
-    fixed = row.workload in WORKLOADS and WORKLOADS[row.workload].runs_for_s is not None
-    if not fixed or row.interval is None:
+    if not of_fixed_length(row.workload) or row.interval is None:
         found = row.interval
         values = ["", "", ""] if found is None else [_short(each) for each in (found.median, found.low, found.high)]
         yield [SECONDS, *counts, *values, _short(row.bound_s), others]

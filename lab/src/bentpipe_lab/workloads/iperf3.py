@@ -1,5 +1,6 @@
 """A transfer of a fixed time by iperf3, with the sender's window, round-trip time and retransmissions."""
 
+import bisect
 import json
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -56,9 +57,9 @@ class Iperf3(Workload):
 
     def run(self, path: Topology) -> Outcome:
         """Sampled ten times a second at the receiver, and at the sender by TCP_INFO."""
-        server = path.start(
-            "iperf3", path.server, [IPERF3.found(), "--server", "--one-off", "--json", "--port", str(PORT)]
-        )
+        server = path.start("iperf3", path.server, [
+            IPERF3.found(), "--server", "--one-off", "--json", "--port", str(PORT), "--interval", str(INTERVAL_S),
+        ])  # fmt: skip
         listening.wait(path.server, PORT, server)
         download = self.option("direction") == "download"
         argv = [
@@ -101,11 +102,13 @@ def judged(printed: str, said: str, code: int, *, download: bool) -> Outcome:
         return Outcome(Verdict.TIMED_OUT, detail="iperf3 measured no interval")
     received: Sequence[Any] = report["intervals"] if download else report["server_output_json"]["intervals"]
     sent: Sequence[Any] = report["server_output_json"]["intervals"] if download else report["intervals"]
+    looks = [each["sum"]["end"] for each in sent]
     samples, total = [], 0
-    for number, each in enumerate(received):
+    for each in received:
         total += each["sum"]["bytes"]
         row: dict[str, Any] = {"at_s": round(each["sum"]["end"], 3), "received_bytes": total}
-        if number < len(sent):
+        number = bisect.bisect_left(looks, each["sum"]["end"] - INTERVAL_S / 2)
+        if number < len(sent) and looks[number] < each["sum"]["end"] + INTERVAL_S / 2:
             streams = sent[number]["streams"]
             round_trips = [stream["rtt"] / 1e6 for stream in streams if stream.get("rtt")]
             row |= {
