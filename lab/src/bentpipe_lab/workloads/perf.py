@@ -159,6 +159,7 @@ def _verdict(said: str) -> Verdict:
     for words, verdict in (
         ("refused", Verdict.REFUSED), ("unreachable", Verdict.UNREACHABLE), ("timed out", Verdict.TIMED_OUT),
         ("no answer", Verdict.TIMED_OUT), ("does not answer", Verdict.TIMED_OUT),
+        ("no session to resume", Verdict.UNSUPPORTED),
     ):  # fmt: skip
         if words in said:
             return verdict
