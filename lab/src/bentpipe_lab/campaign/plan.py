@@ -17,6 +17,7 @@ from bentpipe_lab.net import host
 from bentpipe_lab.net.topology import NODES
 from bentpipe_lab.records import published
 from bentpipe_lab.registry import unknown
+from bentpipe_lab.size import size
 from bentpipe_lab.systems import SYSTEMS
 from bentpipe_lab.workloads import WORKLOADS
 
@@ -24,10 +25,10 @@ VIRTUAL, REAL = "virtual", "real"
 CLOCKS = (VIRTUAL, REAL)
 TCP_AXES = tuple(
     f"{node}{setting}"
-    for setting in ("tcp_controller", "tcp_initial_window")
+    for setting in ("tcp_controller", "tcp_initial_window", "tcp_buffer")
     for node in ("", *(f"{node}." for node in NODES))
 )
-"""The kernel's congestion controller and initial window, at all nodes or at one."""
+"""The kernel's congestion controller, initial window and largest socket buffer, at all nodes or at one."""
 COLD, WARM = "cold", "warm"
 SESSIONS = (COLD, WARM)
 """A session for each run, which carries nothing before it; or one that has carried the warm-up, for many."""
@@ -235,6 +236,12 @@ def _known(axis: str, its_values: Sequence[Value]) -> None:
                 _whole(f"axes.{axis}", value, 0, MOST_NEIGHBOURS)
         case _ if axis.startswith("workload."):
             _option(axis.removeprefix("workload."), its_values)
+        case _ if axis in TCP_AXES and axis.endswith("tcp_buffer"):
+            for value in its_values:
+                try:
+                    size(str(value))
+                except ValueError as error:
+                    raise PlanError(f"axes.{axis} = {value!r}: {error}") from error
         case _ if axis in ("initial_window", *TCP_AXES) and axis.endswith("initial_window"):
             for value in its_values:
                 _whole(f"axes.{axis}", value, 1, 100_000)
