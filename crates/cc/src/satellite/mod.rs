@@ -480,7 +480,11 @@ impl Controller for Satellite {
         self.last_frame = now;
         let base_before = self.base();
         // A queue grows by a packet at a time.
-        let grain = Span::from_nanos(whole(2e9 * self.packet / self.rate.max(self.packet)));
+        let grain = if self.rate > 0.0 {
+            Span::from_nanos(whole(2e9 * self.packet / self.rate))
+        } else {
+            Span::ZERO
+        };
         self.queue.on_acks_done(now, self.rtt(), grain);
         let rtt = self.queue.base().unwrap_or(self.initial_rtt);
         let busy = self.phase == Phase::Cruise && self.is_full();
