@@ -234,16 +234,12 @@ impl Satellite {
     /// Seconds that packets wait for their acknowledgement where a timer sends it, not the
     /// packet that completes the number asked for: no sample is without it.
     fn ack_wait(&self) -> f64 {
-        if self.holds_few_packets() && self.ack_interval * self.rate < ACK_PACKETS * self.packet {
+        let few = self.pipe() < 2.0 * ACK_PACKETS * self.packet;
+        if few && self.ack_interval * self.rate < ACK_PACKETS * self.packet {
             self.ack_interval.min(0.5 * self.base())
         } else {
             0.0
         }
-    }
-
-    /// Whether less than two acknowledgements' packets fill the pipe.
-    fn holds_few_packets(&self) -> bool {
-        self.pipe() < 2.0 * ACK_PACKETS * self.packet
     }
 
     /// Own bytes that do stand in the queue.
@@ -484,7 +480,7 @@ impl Controller for Satellite {
         self.last_frame = now;
         let base_before = self.base();
         // A queue grows by a packet at a time, which shows where few fill the pipe.
-        let grain = if self.rate > 0.0 && self.holds_few_packets() {
+        let grain = if self.rate > 0.0 && self.pipe() < TRAIN_PIPE * self.packet {
             Span::from_nanos(whole(2e9 * self.packet / self.rate))
         } else {
             Span::ZERO
