@@ -479,8 +479,10 @@ impl Controller for Satellite {
         }
         self.last_frame = now;
         let base_before = self.base();
-        // A queue grows by a packet at a time, which shows where few fill the pipe.
-        let grain = if self.rate > 0.0 && self.pipe() < TRAIN_PIPE * self.packet {
+        // A queue grows by a packet at a time, which shows where few fill the pipe, and by the train.
+        let grain = if self.rate == 0.0 {
+            constants::queue::MAX_STEP
+        } else if self.pipe() < TRAIN_PIPE * self.packet {
             Span::from_nanos(whole(2e9 * self.packet / self.rate))
         } else {
             Span::ZERO
