@@ -118,7 +118,10 @@ def _servers() -> dict[str, Any]:
     """Where the servers of the workloads are, by the name that clients ask for."""
     return {
         "next": {"address": f"{SERVER4}:{content.WEB_PORT}"},
-        "names": {content.PERF_HOST: {"address": f"{SERVER4}:{content.PERF_PORT}"}},
+        "names": {
+            content.PERF_HOST: {"address": f"{SERVER4}:{content.PERF_PORT}"},
+            content.QUIC_HOST: {"address": f"{SERVER4}:{content.QUIC_PORT}"},
+        },
     }
 
 
@@ -163,7 +166,8 @@ def _intercept(where: Namespace, device: str) -> None:
     """Give what the client sends to QUIC servers to the proxy; answers leave with the servers' addresses."""
     routes.load(
         where, "lab_quic_pep", "type nat hook prerouting priority dstnat",
-        f'iifname "{device}" ip daddr {SERVER4} udp dport {{ {content.WEB_PORT}, {content.PERF_PORT} }}'
+        f'iifname "{device}" ip daddr {SERVER4} udp dport'
+        f" {{ {content.WEB_PORT}, {content.PERF_PORT}, {content.QUIC_PORT} }}"
         f" redirect to :{INTERCEPTED}",
     )  # fmt: skip
 
