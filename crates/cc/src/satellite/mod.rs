@@ -596,6 +596,10 @@ impl Controller for Satellite {
         self.train.on_lost();
     }
 
+    fn on_forgotten(&mut self, bytes: u64) {
+        self.clock.on_lost(bytes, false);
+    }
+
     fn on_congestion(&mut self, event: &Congestion) {
         let queue = self.queue_is_long();
         if queue || event.marked {
