@@ -140,7 +140,7 @@ load_module /usr/lib/nginx/modules/ngx_stream_module.so;
 daemon off;
 error_log stderr;
 pid {directory}/nginx-{port}.pid;
-events {{}}
+events {{ worker_connections 8192; }}
 stream {{
     server {{
         listen {port} backlog=128 so_keepalive=on;
