@@ -33,7 +33,15 @@ def start(path: Topology, where: Namespace, name: str, configuration: dict[str, 
     """Start it with a configuration, and wait until it serves."""
     file = path.directory / f"{name}.json"
     file.write_text(json.dumps(configuration))
-    options = ["--config-path", file, "--concurrency", "1", "--disable-hot-restart", "--log-level", "info"]
+    options: list[str | Path] = [
+        "--config-path",
+        file,
+        "--concurrency",
+        "1",
+        "--disable-hot-restart",
+        "--log-level",
+        "info",
+    ]
     process = path.start(name, where, [program(), *options])
     eventually(lambda: "starting main dispatch loop" in process.log.read_text(), "Envoy serves")
     return process
@@ -113,7 +121,9 @@ def gateway(token: str, certificate: Path, key: Path) -> dict[str, Any]:
     """Lets those in who show `token`, to wherever they want."""
     cache = {"name": "names", "dns_lookup_family": "V4_PREFERRED"}
     shown = {"name": "proxy-authorization", "string_match": {"exact": f"Bearer {token}"}}
-    upgrades = [{"upgrade_type": kind, "connect_config": {}} for kind in ("CONNECT", "CONNECT-UDP")]
+    upgrades: list[dict[str, Any]] = [
+        {"upgrade_type": kind, "connect_config": {}} for kind in ("CONNECT", "CONNECT-UDP")
+    ]
     routes = [
         {
             "match": {"connect_matcher": {}, "headers": [shown]},
