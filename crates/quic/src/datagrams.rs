@@ -6,8 +6,7 @@
 //!
 //! The QUIC library sends datagrams before stream data, so a download does not delay them,
 //! as far as the congestion window lets anything be sent. What does not leave at once waits
-//! here: one queue for each host, each in its turn by bytes (deficit round robin, Shreedhar
-//! and Varghese 1995), under controlled delay ([`crate::codel`]).
+//! in [`crate::outgoing`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,10 +16,11 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use h3::error::Code;
 use h3::quic::StreamId;
+use noq::PathId;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::codel::CoDel;
+use crate::outgoing::Outgoing;
 use crate::schedule::Host;
 use crate::varint;
 
@@ -36,13 +36,8 @@ const INBOXES: usize = 4 << 20;
 /// that was lost comes a round trip later.
 const EARLY: usize = 64 * 1024;
 const EARLY_TIME: Duration = Duration::from_secs(2);
-/// What waits to be sent for one host, bytes, and for all: a second at 2 and at 8 Mbit/s.
-const HOST_QUEUE: usize = 256 * 1024;
-const QUEUES: usize = 1 << 20;
 /// What every datagram counts beside its bytes: an empty one takes memory too.
 const OVERHEAD: usize = 64;
-/// What a host may send at its turn, bytes: a full packet.
-const QUANTUM: usize = 1500;
 /// Datagrams that are taken from the library at a time.
 const BATCH: usize = 32;
 
@@ -224,9 +219,7 @@ impl State {
 
     /// The next frame to send, whoever's turn it is.
     fn outgoing_next(&mut self) -> Option<Bytes> {
-        let next = self.outgoing.next(now(), &mut self.counts);
-        self.outgoing.under_way = next.is_some();
-        next
+        self.outgoing.next(now(), &mut self.counts.dropped_unsent)
     }
 }
 
@@ -252,17 +245,17 @@ impl FlowDatagrams {
         let frame = frame.freeze();
         let mut state = self.all.lock();
         let state = &mut *state;
-        let nothing_waits = state.outgoing.bytes == 0 && !state.outgoing.under_way;
-        if nothing_waits && connection.datagram_send_buffer_space() >= length {
+        if state.outgoing.is_idle() && connection.datagram_send_buffer_space() >= length {
             // An error is that of a connection which is lost.
             let _ = connection.send_datagram(frame);
             return Ok(());
         }
-        if state.outgoing.enter(self.host, frame, now()) {
-            self.all.0.waiting.notify_one();
-        } else {
-            state.counts.dropped_unsent += 1;
-        }
+        // Without a path to ask it is the memory that bounds what waits.
+        let window = connection.path_stats(PathId::ZERO).map(|path| path.cwnd);
+        let window = window.and_then(|window| usize::try_from(window).ok());
+        let dropped = (state.outgoing).enter(self.host, self.id, frame, now(), window);
+        state.counts.dropped_unsent += dropped;
+        self.all.0.waiting.notify_one();
         Ok(())
     }
 
@@ -300,78 +293,7 @@ impl Drop for FlowDatagrams {
     }
 }
 
-/// What waits to be sent.
-#[derive(Default)]
-struct Outgoing {
-    hosts: BTreeMap<Host, Line>,
-    /// Those of them whose line is not empty, in their turn.
-    turns: VecDeque<Host>,
-    bytes: usize,
-    /// A frame is on its way into the library: none may overtake it.
-    under_way: bool,
-}
-
-/// What waits for one host.
-#[derive(Default)]
-struct Line {
-    frames: VecDeque<(Instant, Bytes)>,
-    bytes: usize,
-    deficit: usize,
-    codel: CoDel,
-}
-
-impl Outgoing {
-    /// Puts `frame` into the line of `host`; `false` if that is too long.
-    fn enter(&mut self, host: Host, frame: Bytes, now: Instant) -> bool {
-        let cost = cost(&frame);
-        if self.bytes + cost > QUEUES {
-            return false;
-        }
-        let line = self.hosts.entry(host).or_default();
-        if line.bytes + cost > HOST_QUEUE {
-            return false;
-        }
-        if line.frames.is_empty() {
-            line.deficit = 0;
-            self.turns.push_back(host);
-        }
-        self.bytes += cost;
-        line.bytes += cost;
-        line.frames.push_back((now, frame));
-        true
-    }
-
-    /// Takes out the next frame to send; those that have waited too long are dropped.
-    fn next(&mut self, now: Instant, counts: &mut Counts) -> Option<Bytes> {
-        loop {
-            let host = *self.turns.front()?;
-            let line = self.hosts.get_mut(&host)?;
-            let Some((entered, frame)) = line.frames.front() else {
-                // Nobody waits any more.
-                self.turns.pop_front();
-                self.hosts.remove(&host);
-                continue;
-            };
-            let (entered, cost) = (*entered, cost(frame));
-            if line.deficit < cost {
-                line.deficit += QUANTUM + OVERHEAD;
-                self.turns.rotate_left(1);
-                continue;
-            }
-            let (_, frame) = line.frames.pop_front()?;
-            line.bytes -= cost;
-            self.bytes -= cost;
-            if line.codel.drops(now, entered, line.bytes) {
-                counts.dropped_unsent += 1;
-                continue;
-            }
-            line.deficit -= cost;
-            return Some(frame);
-        }
-    }
-}
-
-fn cost(content: &Bytes) -> usize {
+pub(crate) fn cost(content: &Bytes) -> usize {
     content.len() + OVERHEAD
 }
 
@@ -392,23 +314,6 @@ mod tests {
         varint::put(quarter, &mut frame);
         frame.resize(frame.len() + content, 7);
         frame.freeze()
-    }
-
-    #[test]
-    fn hosts_take_turns_by_bytes_and_a_flood_of_one_takes_no_room_of_others() {
-        let (mut outgoing, mut counts) = (Outgoing::default(), Counts::default());
-        let now = now();
-        let refused = (0..1000).filter(|_| !outgoing.enter(1, frame(1, 1200), now));
-        assert!(refused.count() > 700);
-        for _ in 0..100 {
-            assert!(outgoing.enter(2, frame(2, 300), now));
-        }
-        let mut sent = [0usize; 3];
-        while sent[2] < 100 * 300 {
-            let frame = outgoing.next(now, &mut counts).unwrap();
-            sent[usize::from(frame[0])] += frame.len() - 1;
-        }
-        assert!(sent[1].abs_diff(sent[2]) < 6000, "{sent:?}");
     }
 
     #[test]

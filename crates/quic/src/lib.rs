@@ -11,7 +11,7 @@
 //! - [`windows`]: how far each stream may be sent
 //! - [`varint`]: the integers of QUIC and HTTP/3
 //! - `frames`: how long a frame may be
-//! - [`datagrams`]: what is sent beside the streams, under `codel`
+//! - [`datagrams`]: what is sent beside the streams; `outgoing` is where it waits, under `codel`
 //! - [`fingerprint`]: the hash of a public key, which names a peer
 //! - [`connect_headers`]: header sections of CONNECT as their standards have them
 //! - [`h3`]: the HTTP/3 library on connections of the QUIC library
@@ -27,8 +27,9 @@ pub mod schedule;
 pub mod windows;
 pub mod varint;
 mod frames;
-mod codel;
 pub mod datagrams;
+mod outgoing;
+mod codel;
 pub mod fingerprint;
 pub mod connect_headers;
 pub mod h3;
