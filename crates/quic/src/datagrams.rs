@@ -16,7 +16,6 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use h3::error::Code;
 use h3::quic::StreamId;
-use noq::PathId;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -250,10 +249,7 @@ impl FlowDatagrams {
             let _ = connection.send_datagram(frame);
             return Ok(());
         }
-        // Without a path to ask it is the memory that bounds what waits.
-        let window = connection.path_stats(PathId::ZERO).map(|path| path.cwnd);
-        let window = window.and_then(|window| usize::try_from(window).ok());
-        let dropped = (state.outgoing).enter(self.host, self.id, frame, now(), window);
+        let dropped = (state.outgoing).enter(self.host, self.id, frame, now());
         state.counts.dropped_unsent += dropped;
         self.all.0.waiting.notify_one();
         Ok(())

@@ -3,8 +3,6 @@
 //! Hosts take turns by bytes, and so do the requests of one host (deficit round robin,
 //! Shreedhar and Varghese 1995): a call does not wait behind a transfer, not even one of its own
 //! host. Each queue is under controlled delay ([`crate::codel`]), as in FQ-CoDel (RFC 8290).
-//! What of the applications' own transports comes in a burst has room: as much may wait for a host as
-//! the session may have on its way.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,10 +13,10 @@ use crate::codel::CoDel;
 use crate::datagrams::cost;
 use crate::schedule::Host;
 
-/// What may always wait for one host, bytes, and at most: a second at 2 and at 16 Mbit/s.
-const HOST_QUEUE: (usize, usize) = (256 * 1024, 2 << 20);
-/// What may wait for all, bytes.
-const QUEUES: usize = 4 << 20;
+/// What may wait for one host, bytes, and for all: a second at 2 and at 8 Mbit/s. More room, up to two
+/// round trips' worth, made no download of an application's own QUIC quicker.
+const HOST_QUEUE: usize = 256 * 1024;
+const QUEUES: usize = 1 << 20;
 /// What a host, or one of its requests, may send at its turn, bytes: a full packet with what it costs.
 const QUANTUM: usize = 1564;
 /// Among so many, whose turns are next, the longest queue is looked for when there is no more room.
@@ -146,22 +144,12 @@ impl Outgoing {
         self.bytes == 0 && !self.under_way
     }
 
-    /// Lets `frame` wait, which is of a `request` of `host`'s; the session may have `window` bytes
-    /// on its way. How many others are dropped for it.
-    pub(crate) fn enter(
-        &mut self,
-        host: Host,
-        request: u64,
-        frame: Bytes,
-        now: Instant,
-        window: Option<usize>,
-    ) -> u64 {
+    /// Lets `frame` wait, which is of a `request` of `host`'s. How many others are dropped for it.
+    pub(crate) fn enter(&mut self, host: Host, request: u64, frame: Bytes, now: Instant) -> u64 {
         let bytes = cost(&frame);
-        let (least, most) = HOST_QUEUE;
-        let room = window.unwrap_or(most).clamp(least, most);
         let mut dropped = 0;
         let requests = self.hosts.enter(host);
-        while requests.bytes + bytes > room
+        while requests.bytes + bytes > HOST_QUEUE
             && let Some(less) = requests.drop_one()
         {
             self.bytes -= less;
@@ -236,11 +224,11 @@ mod tests {
         let (mut outgoing, mut dropped) = (Outgoing::default(), 0);
         let now = any();
         let full: u64 = (0..10_000)
-            .map(|_| outgoing.enter(1, 4, frame(1, 1200), now, None))
+            .map(|_| outgoing.enter(1, 4, frame(1, 1200), now))
             .sum();
-        assert!(full > 8_000, "{full}");
+        assert!(full > 9_000, "{full}");
         for _ in 0..100 {
-            assert_eq!(outgoing.enter(2, 8, frame(2, 300), now, None), 0);
+            assert_eq!(outgoing.enter(2, 8, frame(2, 300), now), 0);
         }
         let mut sent = [0usize; 3];
         while sent[2] < 100 * 300 {
@@ -255,10 +243,10 @@ mod tests {
         let (mut outgoing, mut dropped) = (Outgoing::default(), 0);
         let now = any();
         for _ in 0..10_000 {
-            outgoing.enter(1, 4, frame(1, 1200), now, None);
+            outgoing.enter(1, 4, frame(1, 1200), now);
         }
         assert_eq!(
-            outgoing.enter(1, 8, frame(2, 200), now, None),
+            outgoing.enter(1, 8, frame(2, 200), now),
             1,
             "the transfer's oldest"
         );
@@ -272,7 +260,7 @@ mod tests {
         let now = any();
         for host in 0..200 {
             for request in 0..100 {
-                outgoing.enter(host, 4 * request, frame(1, 1200), now, None);
+                outgoing.enter(host, 4 * request, frame(1, 1200), now);
                 assert!(outgoing.bytes <= QUEUES);
             }
         }
