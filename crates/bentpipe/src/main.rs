@@ -10,6 +10,7 @@ mod sim;
 mod schema;
 mod trace;
 mod perf;
+mod qlog;
 mod terminal;
 mod gateway;
 mod quic_pep;

@@ -31,7 +31,7 @@ use crate::failure::Failure;
 use crate::files::{Files, PairedGateway};
 use crate::path_file::Keeper;
 use crate::status::{Ask, SessionStatus, Status};
-use crate::{daemon, log};
+use crate::{daemon, log, qlog};
 use paired_keys::PairedKeys;
 
 /// Names of servers that status tells.
@@ -404,6 +404,7 @@ pub fn connector(
 ) -> Result<Connector<Machine>, Failure> {
     let transport = Transport {
         seed: secret::seed().map_err(anyhow::Error::from)?,
+        events: qlog::asked_for()?,
         ..config.transport.clone()
     };
     Ok(Connector {

@@ -29,7 +29,7 @@ use crate::files::Files;
 use crate::path_file::Keeper;
 use crate::registry::{self, Date, Enrolment, FileRegistry};
 use crate::status::{Ask, SessionStatus, Status};
-use crate::{config, daemon, log};
+use crate::{config, daemon, log, qlog};
 use policies::ConfiguredPolicies;
 use volumes::Volumes;
 
@@ -181,6 +181,7 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
     let open_files = limits::raise_open_files();
     let transport = Transport {
         seed: secret::seed().map_err(anyhow::Error::from)?,
+        events: qlog::asked_for()?,
         ..config.transport.clone()
     };
     let server = server_config(&identity, registry.clone(), &transport);
