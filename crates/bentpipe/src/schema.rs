@@ -55,8 +55,8 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         }
         Some(wanted) => {
             for (_, schema) in SCHEMAS.iter().filter(|(name, _)| name == wanted) {
-                let text = serde_json::to_string_pretty(&sorted(schema()))
-                    .map_err(anyhow::Error::from)?;
+                let text =
+                    serde_json::to_string_pretty(&sorted(schema())).map_err(anyhow::Error::from)?;
                 println!("{text}");
             }
         }

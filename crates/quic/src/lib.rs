@@ -35,7 +35,7 @@ pub mod fingerprint;
 pub mod connect_headers;
 pub mod h3;
 
-pub use qlog::Events;
 pub use controller::{Factory, Together};
+pub use qlog::Events;
 pub use selection::{Selection, Settings};
 pub use transport::ConnectionParameters;

@@ -26,7 +26,9 @@ impl Events {
 impl fmt::Debug for Events {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let written = self.0.is_some();
-        out.debug_struct("Events").field("written", &written).finish()
+        out.debug_struct("Events")
+            .field("written", &written)
+            .finish()
     }
 }
 
