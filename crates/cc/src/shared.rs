@@ -2,30 +2,52 @@
 //! for several flows: together they have one window, one rate and one view of the path.
 //!
 //! A connection that begins finds the path known, and ten that begin together do not start ten
-//! times. Those that have something to send have equal shares of what the others, who have
-//! not, leave. All moments are on one clock, and packets have one numbering, in the order in which
-//! they were sent.
+//! times. Each may send at what the others leave of the rate, and at an equal share at least: what
+//! they use is counted in slices of time, an eighth of the round trip each. So a connection whose
+//! source is slow leaves its share to others, and one that begins has its share within two
+//! slices. All moments are on one clock, and packets have one numbering, in the order in
+//! which they were sent.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::{Add, Sub};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bentpipe_units::{Span, Time};
+
 use crate::{Acked, AcksDone, Congestion, Controller, Lost, Sent};
+
+/// A connection has an equal share when it sends more than so many packets in a slice.
+const SHARING_PACKETS: u64 = 4;
+/// Slices of a round trip.
+const SLICES: u64 = 8;
+/// The shortest slice and the longest, which is also the first.
+const SLICE: (Span, Span) = (Span::from_millis(10), Span::from_millis(100));
 
 /// A controller that connections share. Clones are the same.
 #[derive(Clone, Default)]
 pub struct Shared(Arc<Mutex<State>>);
 
-#[derive(Default)]
 struct State {
     controller: Option<Box<dyn Controller>>,
     members: BTreeMap<u64, Member>,
-    /// What all members ask for.
-    all: Demand,
+    all: Counts,
+    /// When the slice began, and how long one is.
+    slice_from: Time,
+    slice: Span,
     next_member: u64,
     next_packet: u64,
     packet: u64,
+}
+
+/// What connections have together.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    /// Bytes in flight, and bytes that they use of a slice.
+    in_flight: u64,
+    used: u64,
+    /// Those that have equal shares, and those that have more to send than they may.
+    sharing: u64,
+    busy: u64,
 }
 
 /// What is known of a connection.
@@ -34,8 +56,27 @@ struct Member {
     in_flight: u64,
     /// It has more to send than it may.
     busy: bool,
-    /// Its packets without a fate: their numbers among all, and their bytes.
+    /// Bytes sent in this slice, and in the one before.
+    sent: u64,
+    sent_before: u64,
+    /// Its packets without a fate: their numbers among all, and their bytes. Those of a handshake
+    /// may have the numbers of later ones.
     packets: BTreeMap<u64, (u64, u64)>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            controller: None,
+            members: BTreeMap::new(),
+            all: Counts::default(),
+            slice_from: Time::ZERO,
+            slice: SLICE.1,
+            next_member: 0,
+            next_packet: 0,
+            packet: 0,
+        }
+    }
 }
 
 impl fmt::Debug for Shared {
@@ -64,11 +105,6 @@ impl Shared {
         Box::new(self.member(&mut state))
     }
 
-    /// How many connections share it.
-    pub fn members(&self) -> usize {
-        self.lock().members.len()
-    }
-
     fn member(&self, state: &mut State) -> Part {
         let number = state.next_member;
         state.next_member += 1;
@@ -94,66 +130,64 @@ struct Part {
 impl State {
     /// Changes what is known of a member, and returns what `change` does.
     fn change<T>(&mut self, number: u64, change: impl FnOnce(&mut Member) -> T) -> Option<T> {
+        let packet = self.packet;
         let member = self.members.get_mut(&number)?;
-        let before = member.demand();
+        let before = member.counts(packet);
         let changed = change(member);
-        let after = member.demand();
-        self.all = self.all - before + after;
+        self.all.change(before, member.counts(packet));
         Some(changed)
     }
 
-    /// The whole window, and the share of the member of that number.
-    fn share(&self, number: u64) -> (u64, u64) {
-        let whole = self.controller.as_ref().map_or(0, |all| all.window());
-        let own = self.members.get(&number).map(Member::demand);
-        let others = self.all - own.unwrap_or_default();
-        let share = whole.saturating_sub(others.idle) / (others.busy + 1);
-        (whole, share.max(2 * self.packet))
+    /// Begins another slice when this one is over.
+    fn on_time(&mut self, now: Time) {
+        let slices = now.since(self.slice_from).as_nanos() / self.slice.as_nanos();
+        if slices == 0 {
+            return;
+        }
+        self.slice_from = now;
+        let mut all = Counts::default();
+        for member in self.members.values_mut() {
+            let sent = std::mem::take(&mut member.sent);
+            member.sent_before = if slices == 1 { sent } else { 0 };
+            all.change(Counts::default(), member.counts(self.packet));
+        }
+        self.all = all;
+    }
+
+    /// What a member may have of `whole`, when the others use `others`.
+    fn share(&self, member: &Member, whole: u64, others: u64) -> u64 {
+        let sharing = self.all.sharing + u64::from(!member.shares(self.packet));
+        (whole / sharing.max(1)).max(whole.saturating_sub(others))
     }
 }
 
-/// What members ask of the window.
-#[derive(Debug, Clone, Copy, Default)]
-struct Demand {
-    /// Those that have more to send than they may.
-    busy: u64,
-    /// Bytes that they have in flight, and those that the others have.
-    held: u64,
-    idle: u64,
-}
-
-impl Add for Demand {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            busy: self.busy + other.busy,
-            held: self.held + other.held,
-            idle: self.idle + other.idle,
-        }
-    }
-}
-
-impl Sub for Demand {
-    type Output = Self;
-
-    fn sub(self, other: Self) -> Self {
-        Self {
-            busy: self.busy - other.busy,
-            held: self.held - other.held,
-            idle: self.idle - other.idle,
-        }
+impl Counts {
+    /// Puts a member's in the place of what they were.
+    fn change(&mut self, before: Self, after: Self) {
+        self.in_flight = self.in_flight - before.in_flight + after.in_flight;
+        self.used = self.used - before.used + after.used;
+        self.sharing = self.sharing - before.sharing + after.sharing;
+        self.busy = self.busy - before.busy + after.busy;
     }
 }
 
 impl Member {
-    fn demand(&self) -> Demand {
-        let (held, idle) = match self.busy {
-            true => (self.in_flight, 0),
-            false => (0, self.in_flight),
-        };
-        let busy = u64::from(self.busy);
-        Demand { busy, held, idle }
+    fn counts(&self, packet: u64) -> Counts {
+        Counts {
+            in_flight: self.in_flight,
+            used: self.used(),
+            sharing: u64::from(self.shares(packet)),
+            busy: u64::from(self.busy),
+        }
+    }
+
+    /// Bytes that it uses of a slice.
+    fn used(&self) -> u64 {
+        self.sent.max(self.sent_before)
+    }
+
+    fn shares(&self, packet: u64) -> bool {
+        self.used() > SHARING_PACKETS * packet
     }
 
     /// Takes a packet that has met its fate; its number among all.
@@ -167,10 +201,12 @@ impl Member {
 impl Controller for Part {
     fn on_sent(&mut self, packet: Sent) {
         let mut state = self.shared.lock();
+        state.on_time(packet.now);
         let number = state.next_packet;
         state.next_packet += 1;
         state.change(self.number, |member| {
             member.in_flight += packet.bytes;
+            member.sent += packet.bytes;
             member.packets.insert(packet.number, (number, packet.bytes));
         });
         if let Some(controller) = &mut state.controller {
@@ -188,6 +224,8 @@ impl Controller for Part {
 
     fn on_acked(&mut self, packet: &Acked) {
         let mut state = self.shared.lock();
+        let slice = packet.smoothed_rtt.as_nanos() / SLICES;
+        state.slice = Span::from_nanos(slice).clamp(SLICE.0, SLICE.1);
         let busy = state.all.busy > 0;
         let number = state.change(self.number, |member| member.settle(packet.number));
         if let (Some(Some(number)), Some(controller)) = (number, &mut state.controller) {
@@ -202,16 +240,19 @@ impl Controller for Part {
 
     fn on_acks_done(&mut self, end: AcksDone) {
         let mut state = self.shared.lock();
-        state.change(self.number, |member| {
+        let forgotten = state.change(self.number, |member| {
             member.busy = !end.app_limited;
-            // Packets of the handshake may have been given up without a word.
+            // Of packets of the handshake a connection may give up without a word.
+            let forgotten = member.in_flight.saturating_sub(end.in_flight);
             member.in_flight = end.in_flight;
+            forgotten
         });
         let all = state.all;
         if let Some(controller) = &mut state.controller {
+            controller.on_forgotten(forgotten.unwrap_or_default());
             controller.on_acks_done(AcksDone {
                 now: end.now,
-                in_flight: all.held + all.idle,
+                in_flight: all.in_flight,
                 app_limited: all.busy == 0,
             });
         }
@@ -242,6 +283,12 @@ impl Controller for Part {
         // A connection that has yet to discover its packet size says nothing of the path's.
         if bytes > state.packet {
             state.packet = bytes;
+            let packet = state.packet;
+            let sharing = state
+                .members
+                .values()
+                .filter(|member| member.shares(packet));
+            state.all.sharing = sharing.count() as u64;
             if let Some(controller) = &mut state.controller {
                 controller.on_packet_size(bytes);
             }
@@ -249,7 +296,13 @@ impl Controller for Part {
     }
 
     fn window(&self) -> u64 {
-        self.shared.lock().share(self.number).1
+        let state = self.shared.lock();
+        let (Some(member), Some(controller)) = (state.members.get(&self.number), &state.controller)
+        else {
+            return 0;
+        };
+        let others = state.all.in_flight - member.in_flight;
+        (state.share(member, controller.window(), others)).max(2 * state.packet)
     }
 
     fn slow_start_threshold(&self) -> Option<u64> {
@@ -260,13 +313,11 @@ impl Controller for Part {
     fn pacing_rate(&self) -> Option<u64> {
         let state = self.shared.lock();
         let rate = state.controller.as_ref()?.pacing_rate()?;
-        let (whole, share) = state.share(self.number);
-        let part = u128::from(rate) * u128::from(share) / u128::from(whole.max(1));
-        Some(
-            u64::try_from(part)
-                .unwrap_or(u64::MAX)
-                .clamp(1, rate.max(1)),
-        )
+        let member = state.members.get(&self.number)?;
+        let others = u128::from(state.all.used - member.used()) * 1_000_000_000;
+        let others = others / u128::from(state.slice.as_nanos().max(1));
+        let others = u64::try_from(others).unwrap_or(u64::MAX);
+        Some(state.share(member, rate, others).max(1))
     }
 
     fn resume_at(&mut self, window: u64, threshold: Option<u64>) {
@@ -287,11 +338,10 @@ impl Drop for Part {
         let Some(member) = state.members.remove(&self.number) else {
             return;
         };
-        state.all = state.all - member.demand();
+        let packet = state.packet;
+        state.all.change(member.counts(packet), Counts::default());
         if let Some(controller) = &mut state.controller {
-            for (_, bytes) in member.packets.into_values() {
-                controller.on_forgotten(bytes);
-            }
+            controller.on_forgotten(member.in_flight);
         }
     }
 }
@@ -372,8 +422,82 @@ mod tests {
         first.on_window_limited();
         acknowledge(&mut *first, 0..100, 600, false);
         drop(first);
-        assert_eq!(shared.members(), 0);
         assert_eq!(join(&shared).window(), 200 * PACKET);
+    }
+
+    #[test]
+    fn what_one_leaves_of_the_rate_the_other_has() {
+        const RATE: u64 = 2_500_000;
+        let shared = Shared::default();
+        let mut settings = Settings::new(Choice::Fixed);
+        settings.know_rate(bentpipe_units::Rate::from_bits_per_second(8 * RATE));
+        let join = || {
+            shared.join(PACKET, || {
+                settings.build(PACKET, 100 * PACKET, &PathMemory::default())
+            })
+        };
+        let (mut one, mut other) = (join(), join());
+        let whole = one.pacing_rate().unwrap();
+        let share = |part: &dyn Controller| part.pacing_rate().unwrap() * 100 / whole;
+        // In each tenth of a second one sends 20 packets, and the other 200.
+        for slice in 1..4 {
+            send(&mut *one, 20 * slice..20 * (slice + 1), 100 * slice);
+            send(&mut *other, 200 * slice..200 * (slice + 1), 100 * slice);
+        }
+        assert!((90..=93).contains(&share(&*other)), "{}", share(&*other));
+        assert_eq!(share(&*one), 50);
+        // Then both as much as they can.
+        for slice in 4..7 {
+            for part in [&mut one, &mut other] {
+                send(&mut **part, 1000 * slice..1000 * slice + 125, 100 * slice);
+            }
+        }
+        assert_eq!((share(&*one), share(&*other)), (50, 50));
+        // And then one alone, after the other has been silent for two slices.
+        send(&mut *one, 9000..9250, 1000);
+        assert_eq!(share(&*one), 100);
+    }
+
+    /// Says how much is in flight.
+    #[derive(Debug, Clone, Default)]
+    struct InFlight(Arc<Mutex<u64>>);
+
+    impl Controller for InFlight {
+        fn on_sent(&mut self, packet: Sent) {
+            *self.0.lock().unwrap() += packet.bytes;
+        }
+        fn on_acked(&mut self, packet: &Acked) {
+            *self.0.lock().unwrap() -= packet.bytes;
+        }
+        fn on_lost(&mut self, packet: Lost) {
+            *self.0.lock().unwrap() -= packet.bytes;
+        }
+        fn on_forgotten(&mut self, bytes: u64) {
+            *self.0.lock().unwrap() -= bytes;
+        }
+        fn on_congestion(&mut self, _: &Congestion) {}
+        fn on_packet_size(&mut self, _: u64) {}
+        fn window(&self) -> u64 {
+            1_000_000
+        }
+        fn clone_box(&self) -> Box<dyn Controller> {
+            Box::new(self.clone())
+        }
+    }
+
+    #[test]
+    fn packets_of_a_handshake_that_nobody_hears_of_are_not_in_flight() {
+        let in_flight = InFlight::default();
+        let shared = Shared::default();
+        let mut one = shared.join(PACKET, || Box::new(in_flight.clone()));
+        // Two packet number spaces, and nobody tells of the first packet.
+        send(&mut *one, 0..1, 0);
+        send(&mut *one, 0..3, 10);
+        acknowledge(&mut *one, 0..3, 600, true);
+        assert_eq!(*in_flight.0.lock().unwrap(), 0);
+        send(&mut *one, 3..5, 700);
+        drop(one);
+        assert_eq!(*in_flight.0.lock().unwrap(), 0);
     }
 
     #[test]

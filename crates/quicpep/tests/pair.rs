@@ -239,8 +239,9 @@ fn ten_clients_that_begin_together_fill_the_link_and_share_it() {
         let bound = 0.5 + 2.0 * 0.080 + 0.002 + wire / 20e6;
         let ratio = last / bound;
         println!("ten times 1 MiB: the last after {ratio:.3} x the bound of all together");
-        // One rate for all: nobody waits for a start of its own.
-        assert!(ratio <= 1.15, "{ratio:.3}: {times:?}");
+        // One rate for all: nobody waits for a start of its own. Six find no connection ready,
+        // and open one over the satellite.
+        assert!(ratio <= 1.10, "{ratio:.3}: {times:?}");
     });
 }
 
