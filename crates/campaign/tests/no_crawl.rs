@@ -49,6 +49,7 @@ fn eighty_percent_of_the_link_twelve_round_trips_after_a_disturbance() {
         HostSpec::IDEAL,
         HostSpec::QUIET,
         HostSpec::BUSY,
+        HostSpec::LOADED,
         HostSpec::SLOW,
     ];
     for disturbance in disturbances {

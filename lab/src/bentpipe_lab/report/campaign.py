@@ -17,10 +17,12 @@ from bentpipe_lab.analysis import published as beside_published
 from bentpipe_lab.analysis.campaign import Beside, MetricRow, PointRow
 from bentpipe_lab.campaign import directory as directories
 from bentpipe_lab.campaign.directory import Campaign
+from bentpipe_lab.campaign.plan import QUICK
 from bentpipe_lab.records import published, tables
 from bentpipe_lab.report.areas import working_areas
 from bentpipe_lab.report.charts import Chart, all_charts
 from bentpipe_lab.report.metrics import described, metric_charts
+from bentpipe_lab.report.pages import page_loads
 from bentpipe_lab.report.tables import seconds, times
 from bentpipe_lab.studies.section import Section
 from bentpipe_lab.studies.sections import SECTIONS
@@ -46,7 +48,7 @@ def draw(campaign: Campaign) -> Path:
     figures = analysis.metric_rows(rows, runs, tables.metrics(campaign.directory))
     samples = campaign.directory / tables.SAMPLES_TABLE
     areas = working_areas(rows, samples, _published_means(campaign, figures))
-    charts = [*all_charts(rows, samples), *areas, *metric_charts(figures)]
+    charts = [*page_loads(rows), *all_charts(rows, samples), *areas, *metric_charts(figures)]
     target = campaign.directory / directories.REPORT
     shutil.rmtree(target, ignore_errors=True)
     for part in (FIGURES, DATA):
@@ -173,9 +175,15 @@ def _line(row: PointRow) -> dict[str, Any]:
     }
 
 
+def study(campaign: Campaign) -> Section | None:
+    """What the study says of itself, from the tables; None where it has no section."""
+    runs = tables.read(campaign.directory)
+    return _section(campaign, analysis.metric_rows(analysis.rows(runs), runs, tables.metrics(campaign.directory)))
+
+
 def _section(campaign: Campaign, figures: Sequence[MetricRow]) -> Section | None:
     """What a study says of itself beside what every campaign shows."""
-    section = SECTIONS.get(campaign.plan.published or "")
+    section = SECTIONS.get(campaign.plan.published or campaign.plan.name.removesuffix(QUICK))
     return None if section is None else section(figures)
 
 
