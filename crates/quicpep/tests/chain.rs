@@ -119,7 +119,12 @@ fn what_goes_wrong_behind_the_third_is_told_to_the_client() {
     for mode in MODES {
         in_virtual_time(async |clock| {
             let mut row = chain(&clock, mode).await;
-            let _server = row.server(&["test"], &ground());
+            let server = row.server(&["test"], &ground());
+            tokio::spawn(async move {
+                while let Some(incoming) = server.accept().await {
+                    let _ = incoming.await;
+                }
+            });
             let config = row.client_config(&["other"], &ground());
             let connecting =
                 (row.client()).connect_with(config, support::address(0), support::NAME);

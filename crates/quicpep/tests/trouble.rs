@@ -232,7 +232,7 @@ fn a_client_too_many_is_told_that_there_is_no_room() {
         assert_eq!(code, Code::Full.into());
         assert_eq!(reason, "this proxy has room for 2 connections");
         connected[0].close(VarInt::from_u32(0), b"done");
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
         assert_eq!(proxy.open(), 1);
         let config = row.client_config(&["test"], &ground());
         let connecting = (row.client()).connect_with(config, support::address(0), support::NAME);
