@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -356,12 +357,17 @@ def _leave_neighbours_alone(plan: Plan) -> None:
         raise PlanError(f"parallel = {plan.parallel}, but neighbours of one path slow the others: give parallel = 1")
 
 
+@cache
+def _shipped() -> Mapping[str, Path]:
+    return {path.stem: path for path in sorted((host.REPOSITORY / "scenarios").glob("*.toml"))}
+
+
 def scenario_file(plan: Plan, name: str) -> Path:
     """The file of a scenario: a path beside the plan, or the name of one that is shipped."""
     beside = plan.directory / name
     if beside.suffix == ".toml" and beside.is_file():
         return beside
-    shipped = {path.stem: path for path in sorted((host.REPOSITORY / "scenarios").glob("*.toml"))}
+    shipped = _shipped()
     if name not in shipped:
         raise PlanError(str(unknown("scenario", name, shipped)))
     return shipped[name]

@@ -9,7 +9,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ class Point:
     simulation: Mapping[str, Any] | None = None
     """The simulator's plan, in virtual time."""
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Short, unique in a campaign, the same whatever else its plan has."""
         text = json.dumps([self.clock, dict(self.axes)], sort_keys=True)

@@ -46,6 +46,7 @@ class Perf(Workload):
         "to_90_percent_s": Metric("time to 90 % of the best second", "s"),
         "received_by_10_s_mbyte": Metric("received in the first 10 s", "MB", "more"),
         "last_second_mbit_s": Metric("goodput of the last second", "Mbit/s", "more"),
+        "lost_packets": Metric("packets given up as lost", ""),
         "retransmitted_kbyte": Metric("sent again", "kB"),
         "smoothed_rtt_s": Metric("round-trip time at the end, as the sender sees it", "s"),
     }
@@ -134,6 +135,7 @@ def judged(receiver: Mapping[str, Any], sender: Mapping[str, Any], client: Mappi
         "to_90_percent_s": to_plateau(samples),
         "received_by_10_s_mbyte": received_by(samples, 10.0) / 1e6,
         "last_second_mbit_s": (total - received_by(samples, lasted - 1.0)) * 8e-6,
+        "lost_packets": _scaled(last.get("lost_packets"), 1.0),
         "retransmitted_kbyte": _scaled(last.get("retransmitted_bytes"), 1e-3),
         "smoothed_rtt_s": _scaled(last.get("smoothed_rtt_ns"), 1e-9),
     }
@@ -157,6 +159,7 @@ def _verdict(said: str) -> Verdict:
     for words, verdict in (
         ("refused", Verdict.REFUSED), ("unreachable", Verdict.UNREACHABLE), ("timed out", Verdict.TIMED_OUT),
         ("no answer", Verdict.TIMED_OUT), ("does not answer", Verdict.TIMED_OUT),
+        ("no session to resume", Verdict.UNSUPPORTED),
     ):  # fmt: skip
         if words in said:
             return verdict
