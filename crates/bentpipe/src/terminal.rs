@@ -257,9 +257,11 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
         let installed = tproxy::install(transparent.capture())
             .await
             .map_err(anyhow::Error::from)?;
+        let held = installed.held.as_ref().map(|(held, _)| held.clone());
         tasks.spawn(ingress::transparent(
             installed.ipv4,
             by_name,
+            held.clone(),
             port_53.clone(),
             terminal.clone(),
         ));
@@ -267,9 +269,17 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
             tasks.spawn(ingress::transparent(
                 listener,
                 by_name,
+                held,
                 port_53.clone(),
                 terminal.clone(),
             ));
+        }
+        if let Some((held, source)) = installed.held {
+            let terminal = terminal.clone();
+            tasks.spawn(async move {
+                let error = held.serve(source, by_name, terminal).await;
+                tracing::error!("connections can no longer be held back: {error}");
+            });
         }
         if let Some(interface) = installed.ip {
             let terminal = terminal.clone();
