@@ -33,8 +33,8 @@ bench: setup build ## speed, memory and punctuality of tunnel and emulator; writ
 	@$(NETADMIN) $(PYTHON) -m bentpipe_lab bench --out out/bench
 	@$(PYTHON) -m bentpipe_lab.bench.virtual_time --out out/bench
 
-controllers: setup build ## the tunnel's controllers beside each other over GEO, LEO and a lossy GEO, in real time
-	@$(NETADMIN) $(PYTHON) -m bentpipe_lab controllers --out out/controllers
+controllers: setup build ## the tunnel's controllers in real time, quiet and beside busy processes; QUICK=1: fifteen minutes
+	@$(NETADMIN) $(PYTHON) -m bentpipe_lab controllers $(if $(QUICK),--quick) --out out/controllers
 
 LINKS_SEED ?= 1
 budgets: build ## the controllers against their goals, and on 200 links drawn by LINKS_SEED (1); writes out/budgets.json

@@ -45,7 +45,7 @@ def test_a_program_that_lies_about_success_is_found_out_by_what_it_delivers(
     path: Topology, curl: Path, count: int
 ) -> None:
     curl.write_text(LIAR.format(count=count, said=SAYS_ALL_IS_WELL))
-    outcome = emulate._limited_run(WORKLOADS["download 2 MB"], path, 60)
+    outcome = emulate._limited_run(WORKLOADS["download 2 MB"], lambda workload: workload.run(path), 60)
     assert outcome.verdict is Verdict.WRONG_CONTENT, outcome
     assert outcome.seconds is None
     assert outcome.bytes_received == count
@@ -53,14 +53,14 @@ def test_a_program_that_lies_about_success_is_found_out_by_what_it_delivers(
 
 def test_an_upload_that_nobody_received_is_found_out(path: Topology, curl: Path) -> None:
     curl.write_text(LIAR.format(count=0, said=SAYS_ALL_IS_WELL))
-    outcome = emulate._limited_run(WORKLOADS["upload 10 MiB"], path, 60)
+    outcome = emulate._limited_run(WORKLOADS["upload 10 MiB"], lambda workload: workload.run(path), 60)
     assert outcome.verdict is Verdict.WRONG_CONTENT, outcome
 
 
 def test_a_program_that_never_ends_is_ended_at_the_limit(path: Topology, curl: Path, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     curl.write_text(HANGS.format(pid=pid))
-    outcome = emulate._limited_run(WORKLOADS["download 2 MB"], path, 2)
+    outcome = emulate._limited_run(WORKLOADS["download 2 MB"], lambda workload: workload.run(path), 2)
     assert outcome.verdict is Verdict.TIMED_OUT, outcome
     assert outcome.detail == "not done after 2.0 s, the plan's limit"
     if pid.exists():

@@ -376,6 +376,31 @@ def test_a_file_that_is_not_there_is_told(serving: Measured) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@VERSIONS
+@ALPNS
+def test_files_come_from_another_stacks_server(
+    serving: Measured, web: Web, tmp_path: Path, alpn: str, version: str
+) -> None:
+    certificate, key = tmp_path / "server.pem", tmp_path / "server.key"
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    names = ["-subj", "/CN=perf.test", "-addext", "subjectAltName=DNS:perf.test"]
+    leaf = ["-addext", "basicConstraints=critical,CA:FALSE"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*make, *names, *leaf, *files], check=True, capture_output=True)
+    argv = [sys.executable, AIOQUIC, "server", certificate, key, web.www, GATEWAY, "4434"]
+    server = Process("aioquic", serving.link.gateway.command([str(word) for word in argv]), tmp_path)
+    try:
+        server.wait_line("listening")
+        options = ("--ca", certificate, "--name", "perf.test", "--alpn", alpn, "--quic-version", version)
+        argv = [host.binary(), "perf", "get", *options, "--save", web.kept, *web.urls(4434)]
+        command = serving.link.terminal.command([str(word) for word in argv])
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        web.assert_arrived()
+    finally:
+        server.stop()
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

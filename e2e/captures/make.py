@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from bentpipe_lab.matrix import cell
+from bentpipe_lab.matrix import cell, ends
 from bentpipe_lab.net.topology import topology
 
 HERE = Path(__file__).parent
@@ -23,7 +23,7 @@ IDs into one datagram, against section 12.2 of RFC 9000, and tshark reads the fi
 
 def main() -> None:
     """Make all of them."""
-    cell.FILES[FILE] = BYTES
+    ends.FILES[FILE] = BYTES
     with tempfile.TemporaryDirectory() as directory, topology(Path(directory)) as path:
         for client, server in (pair.split("/") for pair in PAIRS):
             outcome = cell.run(path, cell.Request(client, server, FILE, 60))

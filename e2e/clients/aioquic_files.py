@@ -65,6 +65,10 @@ class Server(Endpoint):
 
     directory = Path()
 
+    def __init__(self, *arguments: object, **settings: object) -> None:
+        super().__init__(*arguments, **settings)  # type: ignore[arg-type]
+        self.asked: dict[int, bytes] = {}
+
     def headers(self, stream: int, headers: dict[bytes, bytes]) -> None:
         """Answer a request of HTTP/3."""
         assert self.http is not None
@@ -74,9 +78,14 @@ class Server(Endpoint):
         self.http.send_data(stream, body, end_stream=True)
 
     def data(self, stream: int, data: bytes, *, ended: bool) -> None:
-        """Answer a request of HTTP/0.9, which comes in one piece."""
-        if self.http is None and ended and data.startswith(b"GET "):
-            name = Path(data.split()[1].decode()).name
+        """Answer a request of HTTP/0.9 when its stream has ended, which another packet may tell."""
+        if self.http is not None:
+            return
+        request = self.asked.pop(stream, b"") + data
+        if not ended:
+            self.asked[stream] = request
+        elif request.startswith(b"GET "):
+            name = Path(request.split()[1].decode()).name
             self._quic.send_stream_data(stream, (self.directory / name).read_bytes(), end_stream=True)
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bentpipe_lab.campaign import plan, points
+from bentpipe_lab.campaign import plan, points, schedule
+from bentpipe_lab.campaign.directory import State
 from bentpipe_lab.errors import LabError
 from bentpipe_lab.net.tcp import KernelTcp
 from bentpipe_lab.records import parts
@@ -95,3 +96,97 @@ def test_a_change_of_address_is_a_move_of_the_simulators_terminal(tmp_path: Path
     assert point.simulation["move"]["link"]["forward"]["delay"] == "60 ms"
     assert "switch" not in point.simulation["link"]
     assert parts.moves_s(point.simulation) == [90.0]
+
+
+TUNNEL = """\
+name = "surroundings"
+clock = ["virtual", "real"]
+parallel = 1
+repetitions = 2
+[axes]
+scenario = "leo"
+system = ["direct", "bentpipe"]
+workload = "download"
+session = ["cold", "warm"]
+neighbours = [0, 6]
+"""
+
+
+def test_a_cold_session_is_one_run_s_and_a_warm_one_many_runs(tmp_path: Path) -> None:
+    its_plan = plan.parse(TUNNEL, tmp_path)
+    expansion = points.expand(its_plan)
+    by_id = {point.id: point for point in expansion.points}
+    real = [point for point in expansion.points if point.clock == "real"]
+    # Neighbours are beside both systems; only the tunnel has sessions.
+    assert len([point for point in real if point.system == "direct"]) == 2
+    assert len([point for point in real if point.system == "bentpipe"]) == 4
+    runs = schedule.open_runs(its_plan, real, State())
+    for unit in schedule.units(its_plan, real, runs):
+        cold = {by_id[run.point].cold for run in unit.runs}
+        assert len({(by_id[run.point].cold, by_id[run.point].neighbours) for run in unit.runs}) == 1
+        assert (len(unit.runs), unit.late_repeats) == ((1, 0) if cold == {True} else (2, its_plan.late_repeats))
+
+
+def test_in_virtual_time_a_cold_session_has_carried_nothing(tmp_path: Path) -> None:
+    virtual = [point for point in points.expand(plan.parse(TUNNEL, tmp_path)).points if point.clock == "virtual"]
+    # Neighbours are those of a machine, which virtual time has none of.
+    flows = {point.cold: [flow["name"] for flow in (point.simulation or {})["flow"]] for point in virtual}
+    assert flows == {True: ["measured"], False: ["warm-up 1", "warm-up 2", "warm-up 3", "measured"]}
+    assert len(virtual) == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("parallel = 1", "parallel = 2", "parallel = 2, but neighbours of one path slow the others: give parallel = 1"),
+        ("[0, 6]", "[0, -1]", "axes.neighbours = -1: give a whole number from 0 to 256"),
+        ('"warm"', '"worm"', "axes.session: there is no session 'worm'; did you mean 'warm'"),
+        ('["direct", "bentpipe"]', '"direct"', "session is set, but direct in virtual and real time has none"),
+    ],
+)
+def test_surroundings_that_are_wrong_are_told(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(LabError, match=message):
+        points.expand(plan.parse(TUNNEL.replace(old, new), tmp_path))
+
+
+def test_a_field_of_a_configuration_is_of_systems_that_have_one(tmp_path: Path) -> None:
+    text = PLAN_REAL.replace('"direct"', '"tcp-pep"') + '"transport.expected_rtt" = "600 ms"\n'
+    with pytest.raises(LabError, match=r"transport\.expected_rtt is set, but tcp-pep in real time has none"):
+        points.expand(plan.parse(text, tmp_path))
+    expansion = points.expand(plan.parse(text.replace('"tcp-pep"', '["tcp-pep", "bentpipe"]'), tmp_path))
+    assert [dict(point.settings.fields) for point in expansion.points] == [{}, {"expected_rtt": "600 ms"}]
+
+
+def test_a_case_has_axes_and_a_clock_of_its_own(tmp_path: Path) -> None:
+    text = """\
+name = "cases"
+clock = ["virtual", "real"]
+[axes]
+scenario = "leo"
+[[case]]
+name = "transfers"
+clock = "virtual"
+system = ["quic", "bentpipe"]
+workload = "download"
+"workload.size" = { from = "1 MB", to = "3 MB", steps = 3 }
+[[case]]
+name = "pages"
+clock = "real"
+system = "direct"
+workload = ["page HTTP/1.1", "page HTTP/2"]
+"""
+    expansion = points.expand(plan.parse(text, tmp_path))
+    assert [(point.clock, point.axes["case"]) for point in expansion.points] == [
+        *[("virtual", "transfers")] * 6, *[("real", "pages")] * 2,
+    ]  # fmt: skip
+    assert not expansion.notes
+    with pytest.raises(LabError, match="case 'pages': clock = 'real', which the plan's clock does not have"):
+        plan.parse(text.replace('["virtual", "real"]', '"virtual"'), tmp_path)
+
+
+def test_a_tunnel_moves_where_a_scenario_changes_the_address(tmp_path: Path) -> None:
+    text = 'name = "move"\n[axes]\nscenario = "bujari-handover"\nsystem = "bentpipe"\nworkload = "perf"\n'
+    (point,) = points.expand(plan.parse(text, tmp_path)).points
+    assert point.simulation is not None
+    assert point.simulation["move"]["at"] == "90 s"
+    assert "switch" not in point.simulation["link"]

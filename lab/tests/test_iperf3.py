@@ -32,6 +32,14 @@ def test_a_report_has_goodput_at_the_receiver_and_the_window_of_the_sender() -> 
     assert outcome.metrics["to_90_percent_s"] == 1.9
 
 
+def test_several_connections_have_the_sum_of_their_windows() -> None:
+    told = report([10_000] * 20)
+    streams = [{"snd_cwnd": 10_000, "rtt": 500_000, "retransmits": 0}, {"snd_cwnd": 20_000, "rtt": 700_000}]
+    told["server_output_json"]["intervals"] = [{"streams": streams}] * 20
+    row = judged(json.dumps(told), "", 0, download=True).samples[0]
+    assert (row["window_bytes"], row["rtt_s"], row["retransmitted_packets"]) == (30_000, pytest.approx(0.6), 0)
+
+
 def test_what_iperf3_says_of_its_failure_is_the_verdict() -> None:
     said = json.dumps({"error": "unable to connect to server: Connection refused", "intervals": []})
     assert judged(said, "", 1, download=True).verdict is Verdict.REFUSED

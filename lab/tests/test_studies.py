@@ -1,5 +1,6 @@
 """The studies: figures of parts of a run, what was published, and what the reports say of it."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from bentpipe_lab.analysis.statistics import median_interval
 from bentpipe_lab.campaign import plan
 from bentpipe_lab.errors import UnknownNameError
 from bentpipe_lab.records import parts, published
-from bentpipe_lab.studies import endres, kuhn, run
+from bentpipe_lab.studies import controllers, endres, kuhn, run
 from bentpipe_lab.studies.section import Cell
 
 
@@ -131,6 +132,21 @@ def test_kuhn_counts_targets_and_tells_which_are_missed() -> None:
     (miss,) = misses.rows
     assert miss[:3] == ("4.2 medium", "10 MB", "5 s")
     assert miss[-1] == "reachable; missed by 0.50 s"
+
+
+def test_controllers_are_judged_by_median_and_worst_run() -> None:
+    axes = {"case": "GEO", "workload.flows": "17", "neighbours": "6", "session": "cold"}
+    figures = [
+        replace(figure({**axes, "controller": name}, "goodput_mbit_s", 0.0), interval=median_interval(got), values=got)
+        for name, got in (
+            ("satellite", [16.0, 10.0, 17.0]), ("cubic", [15.0, 12.0, 15.5]), ("bbr3-library", [16.0, 4.0, 16.5]),
+        )
+    ]  # fmt: skip
+    section = controllers.section(figures)
+    assert "in 0 of 1 cells" in section.paragraphs[0]
+    ((cell, ours, *_, median, worst),) = section.tables[0].rows
+    assert (cell, ours) == ("GEO, 6 busy beside, 17 flows, cold", "16.0, 10.0 (3 of 1)")
+    assert (median, worst) == (Cell("1.00", "within"), Cell("0.83", "short"))
 
 
 def test_every_study_has_its_campaigns() -> None:

@@ -226,12 +226,12 @@ def bench(out: Path) -> int:
 
 @cli.command()
 @click.option("--out", type=PATH, default=Path("out/controllers"), show_default=True)
-@click.option("--of", "which", multiple=True, metavar="CONTROLLER", help="which; may be given again")
-def controllers(out: Path, which: tuple[str, ...]) -> int:
-    """The tunnel's congestion controllers beside each other."""
-    from bentpipe_lab.studies import controllers as study
+@QUICK
+def controllers(out: Path, quick: bool) -> int:
+    """The tunnel's congestion controllers beside each other, or on with what was begun in OUT."""
+    from bentpipe_lab.studies import run as study
 
-    return study.compare(out, which or study.CONTROLLERS, _console())
+    return study.controllers(out, _console(), quick=quick)
 
 
 @cli.command()

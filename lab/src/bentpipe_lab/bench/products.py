@@ -6,10 +6,8 @@ row that says so.
 """
 
 import json
-import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from rich.table import Table
 
 from bentpipe_lab.bench.carry import FLOW_SECONDS, IPERF_PORT, best, idle_flows, iperf3, until_listening
 from bentpipe_lab.errors import LabError
+from bentpipe_lab.net import neighbours
 from bentpipe_lab.net.content import MIB
 from bentpipe_lab.net.process import Process
 from bentpipe_lab.net.tcp import CONTROLLER
@@ -68,7 +67,7 @@ def products(directory: Path) -> list[Figures]:
             except LabError as error:
                 rows.append(Figures(system.name, busy, trouble=str(error)))
                 continue
-            with busy_neighbours(busy):
+            with neighbours.busy(busy):
                 rows.append(_measure(directory / f"{system.name}-{busy}", system, busy))
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "products.json").write_text(json.dumps([asdict(row) for row in rows], indent=2) + "\n")
@@ -133,18 +132,6 @@ def _idle(path: Topology, ends: Sequence[Process]) -> dict[str, float]:
 
 def _connections(*arguments: str | int) -> list[str]:
     return [sys.executable, "-m", "bentpipe_lab.bench.connections", *map(str, arguments)]
-
-
-@contextmanager
-def busy_neighbours(count: int) -> Iterator[None]:
-    """So many processes that never wait."""
-    neighbours = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for neighbour in neighbours:
-            neighbour.kill()
-            neighbour.wait()
 
 
 def table(rows: Sequence[Figures]) -> Table:

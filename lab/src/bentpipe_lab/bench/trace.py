@@ -6,7 +6,7 @@ from pathlib import Path
 from bentpipe_lab.bench import cost
 from bentpipe_lab.bench.quantity import Quantity
 from bentpipe_lab.errors import ProgramError
-from bentpipe_lab.matrix.cell import captured
+from bentpipe_lab.matrix.ends import captured
 from bentpipe_lab.net import host
 from bentpipe_lab.net.topology import SERVER4, Topology, topology
 from bentpipe_lab.stacks import certificates

@@ -15,9 +15,9 @@ import tempfile
 import threading
 import time
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -27,7 +27,7 @@ from bentpipe_lab.campaign.simulate import RESULT_SCHEMA
 from bentpipe_lab.campaign.store import PROVENANCE, RESULT, SAMPLES, Store
 from bentpipe_lab.campaign.unit import Run, Unit
 from bentpipe_lab.errors import LabError, MissingCapabilityError, NotInPathError, ProgramError
-from bentpipe_lab.net import interrupt
+from bentpipe_lab.net import interrupt, neighbours
 from bentpipe_lab.net.evidence import Crossed, SatelliteCounters
 from bentpipe_lab.net.tcp import KernelTcp
 from bentpipe_lab.net.topology import Certificate, Topology, topology
@@ -39,6 +39,7 @@ from bentpipe_lab.systems.contract import Settings, System
 from bentpipe_lab.workloads import WORKLOADS
 from bentpipe_lab.workloads.contract import Workload
 from bentpipe_lab.workloads.programs import curl
+from bentpipe_lab.workloads.quic_download import QuicDownload
 
 POLL_S = 0.2
 LOG_TAIL = 4000
@@ -126,32 +127,29 @@ def main() -> int:
     return 0
 
 
+@dataclass(frozen=True)
+class Place:
+    """A path that stands, and what is done over it."""
+
+    path: Topology
+    run: Callable[[Workload], Outcome]
+    counters: SatelliteCounters | None
+    """None where the satellite hop is not on this machine."""
+    evidence: Callable[[], Mapping[str, Any]]
+    """That the system is in the path, or where the path is."""
+
+
 def measure_all(unit: Unit, directory: Path) -> None:
     """Build the path, do the runs, print a line for each; what keeps the path from being built is their verdict."""
     essence = next(iter(unit.points.values()))
     scenario = directory / "scenario.toml"
     scenario.write_text(essence["scenario"])
-    system = SYSTEMS[essence["system"]]
     done: set[tuple[str, int]] = set()
     try:
-        system.require()
-        tcp = KernelTcp.of(essence["tcp"])
-        records = any(WORKLOADS[each["workload"]].reads_records for each in unit.points.values())
-        with (
-            tcp.allowed(),
-            topology(directory / "path", scenario, congestion_control=tcp.controller(), records=records) as path,
-        ):
-            tcp.apply(path)
-            path.most_written = MOST_WRITTEN
-            system.start(path, Settings(**essence["settings"]))
-            evidence = system.show_in_path(path)
-            if system.warms_up:
-                evidence["warm_up"] = ", ".join(str(outcome.verdict) for outcome in curl.warm_up(path))
-            with SatelliteCounters.of(path, system.carrier) as counters:
-                for run in unit.runs:
-                    _measure(unit, run, path, counters, evidence)
-                    done.add((run.point, run.repetition))
-            system.stop(path)
+        with _here(unit, directory, scenario) if unit.hosts is None else _elsewhere(unit, directory, scenario) as place:
+            for run in unit.runs:
+                _measure(unit, run, place)
+                done.add((run.point, run.repetition))
     except LabError as error:
         verdict = {MissingCapabilityError: Verdict.PROGRAM_MISSING, NotInPathError: Verdict.NOT_IN_PATH}.get(
             type(error), Verdict.FAILED
@@ -161,22 +159,62 @@ def measure_all(unit: Unit, directory: Path) -> None:
                 _print(unit, run, Outcome(verdict, detail=str(error)), None, {}, time.time())
 
 
-def _measure(unit: Unit, run: Run, path: Topology, counters: SatelliteCounters, evidence: Mapping[str, Any]) -> None:
+@contextmanager
+def _here(unit: Unit, directory: Path, scenario: Path) -> Iterator[Place]:
+    """A path of namespaces with its system."""
+    essence = next(iter(unit.points.values()))
+    system = SYSTEMS[essence["system"]]
+    system.require()
+    tcp = KernelTcp.of(essence["tcp"])
+    records = any(WORKLOADS[each["workload"]].reads_records for each in unit.points.values())
+    with (
+        tcp.allowed(),
+        topology(directory / "path", scenario, congestion_control=tcp.controller(), records=records) as path,
+        neighbours.busy(essence["neighbours"]),
+    ):
+        tcp.apply(path)
+        path.most_written = MOST_WRITTEN
+        system.start(path, Settings(**essence["settings"]))
+        evidence = system.show_in_path(path)
+        if system.warms_up and not essence["cold"]:
+            evidence["warm_up"] = ", ".join(str(outcome.verdict) for outcome in curl.warm_up(path))
+        with SatelliteCounters.of(path, system.carrier) as counters:
+            yield Place(path, lambda workload: workload.run(path), counters, lambda: evidence)
+        system.stop(path)
+
+
+@contextmanager
+def _elsewhere(unit: Unit, directory: Path, scenario: Path) -> Iterator[Place]:
+    """A path whose client and server are on other machines; `points` lets nothing but downloads by QUIC come here."""
+    from bentpipe_lab.hosts.table import Hosts  # SSH is needed here alone
+    from bentpipe_lab.matrix import apart
+
+    assert unit.hosts is not None
+
+    def run(workload: Workload) -> Outcome:
+        assert isinstance(workload, QuicDownload)
+        return far.run(path, workload.request())
+
+    with apart.path_to(Hosts.of(unit.hosts), directory / "path", scenario) as (path, far):
+        yield Place(path, run, None, far.evidence)
+
+
+def _measure(unit: Unit, run: Run, place: Place) -> None:
     """Run once, and again for as long as the emulator is late and repeats are allowed."""
     essence = unit.points[run.point]
     workload = WORKLOADS[essence["workload"]].with_options(essence["options"])
     attempts = range(run.attempt, run.attempt + unit.late_repeats + 1)
     for attempt in attempts:
         began = time.time()
-        before = counters.read()
-        path.certify_interval()
-        outcome = _limited_run(workload, path, essence["limit_s"])
-        certificate = path.certify_interval()
-        crossed = counters.read() - before
+        before = None if place.counters is None else place.counters.read()
+        place.path.certify_interval()
+        outcome = _limited_run(workload, place.run, essence["limit_s"])
+        certificate = place.path.certify_interval()
+        crossed = None if place.counters is None or before is None else place.counters.read() - before
         if outcome.verdict is Verdict.OK:
             outcome = _doubted(outcome, certificate, SYSTEMS[essence["system"]], crossed)
             outcome.metrics.update(_of_parts(outcome, workload, essence["scenario"]))
-        seen = {**evidence, "crossed": crossed.as_record()}
+        seen = {**place.evidence(), **({} if crossed is None else {"crossed": crossed.as_record()})}
         _print(unit, replace(run, attempt=attempt), outcome, certificate, seen, began)
         if outcome.verdict is not Verdict.EMULATOR_LATE:
             return
@@ -195,9 +233,9 @@ def _samples(outcome: Outcome) -> Sequence[Mapping[str, Any]]:
     return outcome.samples or [{"at_s": at, "received_bytes": count} for at, count in outcome.curve]
 
 
-def _doubted(outcome: Outcome, certificate: Certificate | None, system: System, crossed: Crossed) -> Outcome:
+def _doubted(outcome: Outcome, certificate: Certificate | None, system: System, crossed: Crossed | None) -> Outcome:
     """A run that ended well, unless the emulator was late or most of its bytes went around the system."""
-    if system.carrier is not None and crossed.beside_bytes > crossed.carried_bytes:
+    if system.carrier is not None and crossed is not None and crossed.beside_bytes > crossed.carried_bytes:
         return replace(
             outcome, verdict=Verdict.NOT_IN_PATH, seconds=None,
             detail=f"{crossed.beside_bytes} bytes of the client's own beside {system.name}, of which there are"
@@ -208,14 +246,14 @@ def _doubted(outcome: Outcome, certificate: Certificate | None, system: System, 
     return outcome
 
 
-def _limited_run(workload: Workload, path: Topology, limit_s: float) -> Outcome:
+def _limited_run(workload: Workload, run: Callable[[Workload], Outcome], limit_s: float) -> Outcome:
     """One run of a workload, ended when it takes too long; without a program that it needs it has not begun."""
     try:
         workload.require()
     except MissingCapabilityError as error:
         return Outcome(Verdict.PROGRAM_MISSING, detail=str(error))
     with _limited(limit_s) as limit:
-        return limit.outcome(lambda: workload.run(path))
+        return limit.outcome(lambda: run(workload))
 
 
 class _LimitError(Exception):
@@ -276,6 +314,7 @@ def _print(
             began, time.time(), [sys.executable, "-m", "bentpipe_lab.campaign.emulate"],
             evidence=evidence, lateness=lateness, settings=unit.points[run.point]["settings"],
             tcp=unit.points[run.point]["tcp"], options=unit.points[run.point]["options"],
+            neighbours=unit.points[run.point]["neighbours"],
         ),
     }  # fmt: skip
     print(json.dumps(line), flush=True)

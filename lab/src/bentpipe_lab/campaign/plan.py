@@ -1,5 +1,6 @@
 """A campaign's plan: one TOML file for virtual and for real time, read and checked."""
 
+import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ import tomli_w
 
 from bentpipe_lab.campaign.ranges import Value, is_range, values
 from bentpipe_lab.errors import PlanError
+from bentpipe_lab.hosts.table import Hosts
 from bentpipe_lab.net import host
 from bentpipe_lab.net.topology import NODES
 from bentpipe_lab.records import published
@@ -26,14 +28,22 @@ TCP_AXES = tuple(
     for node in ("", *(f"{node}." for node in NODES))
 )
 """The kernel's congestion controller and initial window, at all nodes or at one."""
-PLAIN_AXES = ("scenario", "system", "workload", "controller", "initial_window", *TCP_AXES)
+COLD, WARM = "cold", "warm"
+SESSIONS = (COLD, WARM)
+"""A session for each run, which carries nothing before it; or one that has carried the warm-up, for many."""
+MOST_NEIGHBOURS = 256
+PLAIN_AXES = (
+    "scenario", "system", "workload", "controller", "initial_window", "session", "neighbours", *TCP_AXES,
+)  # fmt: skip
 FIELD_AXES = ("scenario.", "transport.", "workload.")
 """Any field of the scenario, any of the [transport] table of both ends, and any option of a workload."""
 KEYS = (
     "name", "source", "published", "clock", "repetitions", "order", "timeout", "pause", "parallel", "late_repeats",
-    "sample_every", "axes", "case", "quick",
+    "sample_every", "axes", "case", "quick", "hosts",
 )  # fmt: skip
 MOST_RUNS = 1_000_000
+QUICK = "-quick"
+"""Ends the name of a plan's quick form."""
 _WINDOW = re.compile(r"^([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)$")
 
 
@@ -49,10 +59,12 @@ class Repetitions:
 
 @dataclass(frozen=True)
 class Case:
-    """Values of several axes that belong together."""
+    """Values of several axes that belong together, and axes of its own."""
 
     name: str
-    axes: Mapping[str, Value]
+    axes: Mapping[str, Sequence[Value]]
+    clocks: Sequence[str]
+    """On which it is run."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +109,8 @@ class Plan:
     text: str = field(repr=False)
     directory: Path
     """Where the plan lies: files it names are relative to it."""
+    hosts: Hosts | None = None
+    """Where client and server are, if not on this machine."""
 
 
 def read(path: Path, *, quick: bool = False) -> Plan:
@@ -124,7 +138,8 @@ def parse(text: str, directory: Path) -> Plan:
     if not isinstance(name, str) or not re.fullmatch(r"[\w.-]{1,80}", name):
         raise PlanError(f"name = {name!r}: give a name of letters, digits, dots and dashes")
     axes = _axes(table.get("axes"))
-    cases = _cases(table.get("case", []), axes)
+    clocks = _clocks(table.get("clock", VIRTUAL))
+    cases = _cases(table.get("case", []), axes, clocks)
     for required in ("scenario", "system", "workload"):
         if required not in axes and not (cases and all(required in case.axes for case in cases)):
             raise PlanError(f"axes.{required} is missing: give one value or a list")
@@ -133,7 +148,7 @@ def parse(text: str, directory: Path) -> Plan:
         name=name,
         source=str(table.get("source", "")),
         published=_published(table.get("published")),
-        clocks=_clocks(table.get("clock", VIRTUAL)),
+        clocks=clocks,
         axes=axes,
         cases=cases,
         repetitions=_repetitions(table.get("repetitions", 1)),
@@ -146,8 +161,10 @@ def parse(text: str, directory: Path) -> Plan:
         sample_every=str(table.get("sample_every", "1 s")),
         text=text,
         directory=directory,
+        hosts=Hosts.parse(table["hosts"], directory) if "hosts" in table else None,
     )
     _count(plan)
+    _leave_neighbours_alone(plan)
     return plan
 
 
@@ -162,7 +179,7 @@ def _quick(text: str) -> str:
         raise PlanError("the plan has no quick form: give it a [quick] table with the fields that are others there")
     axes = {**dict(_flat(table.get("axes", {}))), **dict(_flat(changed.get("axes", {})))}
     axes = {name: value for name, value in axes.items() if value != "none"}
-    return tomli_w.dumps({**table, **changed, "name": f"{table.get('name')}-quick", "axes": axes})
+    return tomli_w.dumps({**table, **changed, "name": f"{table.get('name')}{QUICK}", "axes": axes})
 
 
 def _published(given: Any) -> str | None:
@@ -209,6 +226,13 @@ def _known(axis: str, its_values: Sequence[Value]) -> None:
         case "workload":
             for value in its_values:
                 WORKLOADS[str(value)]
+        case "session":
+            for value in its_values:
+                if value not in SESSIONS:
+                    raise PlanError(f"axes.session: {unknown('session', str(value), dict.fromkeys(SESSIONS))}")
+        case "neighbours":
+            for value in its_values:
+                _whole(f"axes.{axis}", value, 0, MOST_NEIGHBOURS)
         case _ if axis.startswith("workload."):
             _option(axis.removeprefix("workload."), its_values)
         case _ if axis in ("initial_window", *TCP_AXES) and axis.endswith("initial_window"):
@@ -225,7 +249,7 @@ def _option(name: str, its_values: Sequence[Value]) -> None:
         raise PlanError(f"axes.workload.{name}: give texts or numbers")
 
 
-def _cases(given: Any, axes: Mapping[str, Sequence[Value]]) -> list[Case]:
+def _cases(given: Any, axes: Mapping[str, Sequence[Value]], clocks: Sequence[str]) -> list[Case]:
     if not isinstance(given, list) or not all(isinstance(each, Mapping) for each in given):
         raise PlanError("case: give [[case]] tables, each with a name and the values that it sets")
     cases: list[Case] = []
@@ -234,14 +258,17 @@ def _cases(given: Any, axes: Mapping[str, Sequence[Value]]) -> list[Case]:
         name = fields.pop("name", None)
         if not isinstance(name, str) or name in {case.name for case in cases}:
             raise PlanError(f"case: name = {name!r}: give each [[case]] a name of its own")
-        flat = dict(_flat(fields))
-        for axis, value in flat.items():
-            if isinstance(value, list | Mapping):
-                raise PlanError(f"case {name!r}: {axis} has several values; a case sets one, an axis has several")
+        its_clocks = _clocks(fields.pop("clock", list(clocks)))
+        for clock in its_clocks:
+            if clock not in clocks:
+                raise PlanError(f"case {name!r}: clock = {clock!r}, which the plan's clock does not have")
+        its_axes: dict[str, Sequence[Value]] = {}
+        for axis, value in _flat(fields):
             if axis in axes:
                 raise PlanError(f"case {name!r} and axes contradict each other: both set {axis}; leave one out")
-            _known(axis, [value])
-        cases.append(Case(name, flat))
+            its_axes[axis] = values(axis, value)
+            _known(axis, its_axes[axis])
+        cases.append(Case(name, its_axes, its_clocks))
     return cases
 
 
@@ -309,12 +336,17 @@ def _number(name: str, given: Any, least: float, most: float) -> float:
 
 def _count(plan: Plan) -> None:
     """Refuse more runs than anybody waits for, before any of them is written down."""
-    count = len(plan.clocks) * max(len(plan.cases), 1) * plan.repetitions.most
-    for its_values in plan.axes.values():
-        count *= len(its_values)
+    count = plan.repetitions.most * math.prod(map(len, plan.axes.values()))
+    count *= sum(len(case.clocks) * math.prod(map(len, case.axes.values())) for case in plan.cases) or len(plan.clocks)
     if count > MOST_RUNS:
         sizes = ", ".join(f"{axis} has {len(its_values)}" for axis, its_values in plan.axes.items())
         raise PlanError(f"{count} runs ({sizes}, repetitions {plan.repetitions.most}); {MOST_RUNS} are the most")
+
+
+def _leave_neighbours_alone(plan: Plan) -> None:
+    """Refuse paths side by side where some have neighbours: those would be the neighbours of all."""
+    if plan.parallel > 1 and any("neighbours" in axes for axes in (plan.axes, *(case.axes for case in plan.cases))):
+        raise PlanError(f"parallel = {plan.parallel}, but neighbours of one path slow the others: give parallel = 1")
 
 
 def scenario_file(plan: Plan, name: str) -> Path:

@@ -15,7 +15,7 @@ from typing import Any
 
 import tomli_w
 
-from bentpipe_lab.campaign.plan import REAL, TCP_AXES, VIRTUAL, Case, Plan, scenario_file
+from bentpipe_lab.campaign.plan import COLD, REAL, TCP_AXES, VIRTUAL, Plan, scenario_file
 from bentpipe_lab.campaign.ranges import Value
 from bentpipe_lab.errors import LabError, PlanError, UnsupportedError
 from bentpipe_lab.net.link import Link, explain
@@ -51,6 +51,10 @@ class Point:
     bound_s: float
     limit_s: float
     """A run may take so long."""
+    cold: bool
+    """Whether each run has a session of its own, which has carried nothing before."""
+    neighbours: int
+    """Processes that never wait, beside it."""
     simulation: Mapping[str, Any] | None = None
     """The simulator's plan, in virtual time."""
 
@@ -70,7 +74,8 @@ class Point:
     @property
     def path(self) -> str:
         """The path that it needs in real time: points of one path can be measured one after the other on it."""
-        text = json.dumps([self.scenario_toml, self.system, self.settings.suffix, dict(self.tcp)], sort_keys=True)
+        needed = [self.scenario_toml, self.system, self.settings.suffix, dict(self.tcp), self.cold, self.neighbours]
+        text = json.dumps(needed, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -88,7 +93,7 @@ def expand(plan: Plan) -> Expansion:
     notes: dict[str, None] = {}
     _reach_somebody(plan)
     for clock in plan.clocks:
-        for axes in _combinations(plan):
+        for axes in _combinations(plan, clock):
             system = SYSTEMS[str(axes["system"])]
             workload = WORKLOADS[str(axes["workload"])]
             missing = _missing_form(clock, system.name, workload.name)
@@ -112,6 +117,7 @@ def expand(plan: Plan) -> Expansion:
                 if names:
                     notes[f"{', '.join(names)}: not of {whose} in {clock} time, whose points have none"] = None
             point = _point(plan, clock, applying)
+            _refuse_elsewhere(plan, point)
             points[point.id] = point
     if not points:
         raise PlanError("the plan has no points: " + "; ".join(notes))
@@ -121,21 +127,21 @@ def expand(plan: Plan) -> Expansion:
     return Expansion(list(points.values()), list(notes))
 
 
-def _combinations(plan: Plan) -> Iterator[dict[str, Value]]:
-    cases: Sequence[Case | None] = plan.cases or [None]
-    for case in cases:
-        for chosen in itertools.product(*plan.axes.values()):
-            axes: dict[str, Value] = {} if case is None else {"case": case.name, **case.axes}
-            yield {**axes, **dict(zip(plan.axes, chosen, strict=True))}
+def _combinations(plan: Plan, clock: str) -> Iterator[dict[str, Value]]:
+    cases = [{"case": [case.name], **case.axes} for case in plan.cases if clock in case.clocks]
+    for of_case in cases if plan.cases else [{}]:
+        axes = {**of_case, **plan.axes}
+        for chosen in itertools.product(*axes.values()):
+            yield dict(zip(axes, chosen, strict=True))
 
 
 def _reach_somebody(plan: Plan) -> None:
     """Refuse an axis that no system of the plan has."""
-    systems = {str(value) for value in plan.axes.get("system", ())}
-    systems |= {str(case.axes["system"]) for case in plan.cases if "system" in case.axes}
-    workloads = {str(value) for value in plan.axes.get("workload", ())}
-    workloads |= {str(case.axes["workload"]) for case in plan.cases if "workload" in case.axes}
-    names = {*plan.axes, *(name for case in plan.cases for name in case.axes)}
+    every = [plan.axes, *(case.axes for case in plan.cases)]
+    systems, workloads = (
+        {str(value) for axes in every for value in axes.get(axis, ())} for axis in ("system", "workload")
+    )
+    names = {name for axes in every for name in axes}
     for name in names:
         reached = itertools.product(systems, workloads, plan.clocks)
         if not any(_applies(name, system, workload, clock) for system, workload, clock in reached):
@@ -146,12 +152,29 @@ def _reach_somebody(plan: Plan) -> None:
             )
 
 
+def _refuse_elsewhere(plan: Plan, point: Point) -> None:
+    """With other hosts there are downloads by QUIC, one after the other, and nothing else."""
+    if plan.hosts is None:
+        return
+    for what, is_so, can in (
+        ("clock", point.clock, REAL),
+        ("system", point.system, "direct"),
+        ("workload", point.workload, "quic download"),
+        ("workload.beside", point.options.get("beside", "none"), "none"),
+        ("parallel", plan.parallel, 1),
+    ):
+        if is_so != can:
+            raise PlanError(f"hosts: {what} = {is_so!r}; with client and server on other hosts it is {can!r}")
+
+
 def _applies(axis: str, system: str, workload: str, clock: str) -> bool:
     if axis.startswith("workload."):
         return axis.partition(".")[2] in WORKLOADS[workload].options
     if axis in SETTING_AXES or axis.startswith("transport."):
-        return SYSTEMS[system].takes_settings
-    return axis not in TCP_AXES or clock == REAL
+        return SYSTEMS[system].takes_settings and (axis in SETTING_AXES or SYSTEMS[system].takes_fields)
+    if axis == "session":
+        return SYSTEMS[system].warms_up
+    return axis not in (*TCP_AXES, "neighbours") or clock == REAL
 
 
 def _missing_form(clock: str, system: str, workload: str) -> str | None:
@@ -189,25 +212,26 @@ def _point(plan: Plan, clock: str, axes: Mapping[str, Value]) -> Point:
         initial_window=int(window) if window is not None else None,
         fields={name.partition(".")[2]: axes[name] for name in axes if name.startswith("transport.")},
     )
+    cold = axes.get("session") == COLD
     bound_s = workload.bound_s(link)
     limit_s = min(plan.timeout * bound_s + workload.overhead_s, MOST_LIMIT_S)
     simulation = None
     if clock == VIRTUAL:
-        simulation = _simulation(plan, system, workload, tomllib.loads(scenario), link, settings, limit_s)
+        simulation = _simulation(plan, system, workload, tomllib.loads(scenario), link, settings, limit_s, cold=cold)
     tcp = {name: value for name, value in axes.items() if name in TCP_AXES}
     return Point(
         clock, dict(axes), scenario, system.name, workload.name, settings, tcp, options, link, bound_s, limit_s,
-        simulation,
+        cold, int(axes.get("neighbours", 0)), simulation,
     )  # fmt: skip
 
 
 def _simulation(
     plan: Plan, system: System, workload: Workload, scenario: Mapping[str, Any], link: Link, settings: Settings,
-    limit_s: float,
+    limit_s: float, *, cold: bool,
 ) -> Mapping[str, Any]:  # fmt: skip
     assert workload.transfer is not None
     lasts_s = workload.runs_for_s or limit_s
-    request = Simulation(scenario, link, workload.transfer, settings, lasts_s, plan.sample_every)
+    request = Simulation(scenario, link, workload.transfer, settings, lasts_s, plan.sample_every, cold)
     try:
         return system.simulation(request)
     except UnsupportedError as error:

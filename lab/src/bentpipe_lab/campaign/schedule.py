@@ -63,14 +63,14 @@ def run_s(point: Point) -> float:
     size = 0.0 if workload.transfer is None else workload.transfer.size
     if workload.runs_for_s is not None:
         size = min(size, point.link.forward.rate_bit_s / 8 * workload.runs_for_s)
-    if SYSTEMS[point.system].warms_up:
+    if SYSTEMS[point.system].warms_up and not point.cold:
         size += 2 * content.FILES["10MiB"] + content.FILES["2MB"]
     return RUN_S + size / STREAM_PAYLOAD * SYSTEMS[point.system].simulated_packet_s
 
 
 def path_s(point: Point) -> float:
     """About how long it takes to build a path and to warm it up."""
-    if not SYSTEMS[point.system].warms_up:
+    if point.cold or not SYSTEMS[point.system].warms_up:
         return PATH_S
     down = bounds.download_s(point.link, content.FILES["10MiB"])
     return PATH_S + 1.3 * (2 * down + bounds.upload_s(point.link, content.FILES["2MB"]))
@@ -130,11 +130,13 @@ def _virtual(plan: Plan, points: Mapping[str, Point], runs: Sequence[Run]) -> It
 
 def _real(plan: Plan, points: Mapping[str, Point], runs: Sequence[Run], order: random.Random | None) -> Iterator[Unit]:
     """Blocks of runs over one path, workloads taking turns."""
-    of_path: dict[tuple[str, int], list[Run]] = {}
+    of_path: dict[tuple[object, ...], list[Run]] = {}
     for run in sorted(runs, key=lambda run: run.repetition):
         if points[run.point].clock == REAL:
+            point = points[run.point]
             round_of = run.repetition if plan.rounds else 0
-            of_path.setdefault((points[run.point].path, round_of), []).append(run)
+            alone = run if point.cold else None
+            of_path.setdefault((point.path, round_of, alone), []).append(run)
     for its_runs in of_path.values():
         if order is not None:
             order.shuffle(its_runs)
@@ -152,4 +154,8 @@ def _real(plan: Plan, points: Mapping[str, Point], runs: Sequence[Run], order: r
 
 
 def _unit(plan: Plan, points: Mapping[str, Point], runs: Sequence[Run]) -> Unit:
-    return unit([points[name] for name in dict.fromkeys(run.point for run in runs)], runs, plan.late_repeats)
+    its_points = [points[name] for name in dict.fromkeys(run.point for run in runs)]
+    # A cold run is repeated over a path of its own.
+    repeats = 0 if any(point.cold for point in its_points) else plan.late_repeats
+    hosts = None if plan.hosts is None else plan.hosts.as_data()
+    return unit(its_points, runs, repeats, hosts)

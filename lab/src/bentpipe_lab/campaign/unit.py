@@ -41,6 +41,8 @@ class Unit:
     """What a worker needs to know of each point, by its id."""
     runs: Sequence[Run]
     late_repeats: int
+    hosts: Mapping[str, Any] | None = None
+    """Where client and server are, if not on the worker's machine."""
 
     @property
     def name(self) -> str:
@@ -49,10 +51,12 @@ class Unit:
         return f"{first.directory.replace('/', '-')}-and-{len(self.runs) - 1}-more"
 
 
-def unit(points: Sequence[Point], runs: Sequence[Run], late_repeats: int) -> Unit:
+def unit(
+    points: Sequence[Point], runs: Sequence[Run], late_repeats: int, hosts: Mapping[str, Any] | None = None
+) -> Unit:
     """A unit of runs of points, all of one clock."""
     (clock,) = {point.clock for point in points}
-    return Unit(clock, {point.id: _essence(point) for point in points}, list(runs), late_repeats)
+    return Unit(clock, {point.id: _essence(point) for point in points}, list(runs), late_repeats, hosts)
 
 
 def _essence(point: Point) -> dict[str, Any]:
@@ -70,6 +74,8 @@ def _essence(point: Point) -> dict[str, Any]:
                 "settings": asdict(point.settings),
                 "tcp": dict(point.tcp),
                 "options": dict(point.options),
+                "cold": point.cold,
+                "neighbours": point.neighbours,
             }
         ),
     }

@@ -5,14 +5,13 @@ import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from bentpipe_lab.matrix import link_records
 from bentpipe_lab.net import host
-from bentpipe_lab.net.topology import Topology
+from bentpipe_lab.net.link import Link
 from bentpipe_lab.records.sample import Outcome
 from bentpipe_lab.records.verdict import Verdict
-from bentpipe_lab.stacks.endpoint import Endpoint
 
 TRACE_S = 120.0
 """How long reading a capture may take."""
@@ -23,8 +22,23 @@ FACTS = "facts.json"
 """What is known of a run that is no number: protocols, exit codes, what could not be decrypted."""
 
 
+class Part(Protocol):
+    """An end that has ended, wherever it ran."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """Its exit code; None when it had to be ended."""
+
+    @property
+    def key_log(self) -> Path:
+        """The TLS secrets that it wrote, if it wrote any."""
+
+    def said(self, lines: int = 8) -> str:
+        """The last lines of its output."""
+
+
 def outcome(
-    path: Topology, verdict: Verdict, detail: str, protocol: str, parts: Mapping[str, Endpoint], directory: Path
+    link: Link | None, verdict: Verdict, detail: str, protocol: str, parts: Mapping[str, Part], directory: Path
 ) -> Outcome:
     """The verdict and what was measured: times where the client is, what was repeated where the server is."""
     keys = [part.key_log for part in parts.values() if _has_secrets(part.key_log)]
@@ -39,7 +53,7 @@ def outcome(
         received = seen["server_sent"]["stream_bytes"]
         spoken = seen["application_protocol"]
         facts |= {"spoken protocol": spoken, "not decrypted": seen["undecrypted"]}
-        metrics |= _seen_by_the_client(seen, None if path.link is None else path.link.forward.rate_bit_s)
+        metrics |= _seen_by_the_client(seen, None if link is None else link.forward.rate_bit_s)
         if sent is not None:
             metrics |= _sent_by_the_server(sent)
         if verdict is Verdict.OK and spoken not in (None, protocol):
@@ -83,7 +97,7 @@ def _sent_by_the_server(connection: Mapping[str, Any]) -> dict[str, float | None
 
 
 def _kept(
-    directory: Path, traces: Mapping[str, Mapping[str, Any]], parts: Mapping[str, Endpoint], facts: Mapping[str, Any]
+    directory: Path, traces: Mapping[str, Mapping[str, Any]], parts: Mapping[str, Part], facts: Mapping[str, Any]
 ) -> dict[str, str]:
     """Files by the names that they are kept under."""
     texts = {f"{side}-trace.json": json.dumps(trace) for side, trace in traces.items()}

@@ -115,6 +115,25 @@ class Namespace:
             os.close(descriptor)
 
 
+class OwnNetwork(Namespace):
+    """The network that this process is in, used as it is: nothing is made or removed."""
+
+    @property
+    def path(self) -> Path:
+        """The kernel's link to it."""
+        return Path("/proc/self/ns/net")
+
+    def ip(self, *arguments: str) -> str:
+        """Run `ip` in it."""
+        return ip(*arguments)
+
+    def create(self) -> None:
+        """It is there."""
+
+    def delete(self) -> None:
+        """It stays."""
+
+
 def veth(near: Namespace, near_name: str, far: Namespace, far_name: str) -> None:
     """Connect two namespaces by a virtual Ethernet cable and set both ends up."""
     near.ip("link", "add", near_name, "type", "veth", "peer", "name", far_name, "netns", far.name)

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,6 +101,8 @@ class Topology:
     server: Namespace
     satellite: Namespace
     """Where the emulator lives: it is found and removed by name like all the rest."""
+    ends_apart: bool = False
+    """Whether client and server are on other machines: they have no namespaces here then."""
     origin: web.Origin = field(init=False)
     most_written: int | None = field(default=None, init=False)
     """Bytes that a program started from now on may write to one file, its log for example; the kernel ends it then."""
@@ -112,7 +114,9 @@ class Topology:
 
     @property
     def namespaces(self) -> tuple[Namespace, ...]:
-        """All of them, in the order of the path."""
+        """All that are here, in the order of the path."""
+        if self.ends_apart:
+            return (self.terminal, self.gateway, self.satellite)
         return (self.client, self.terminal, self.gateway, self.server, self.satellite)
 
     def start(
@@ -179,8 +183,12 @@ def topology(
     congestion_control: str | None = None,
     web_server: bool = True,
     records: bool = False,
+    cables: Callable[[Topology], None] | None = None,
 ) -> Iterator[Topology]:
-    """Build a path, and remove it however the block ends. Logs and the certificate are kept in `directory`."""
+    """Build a path, and remove it however the block ends. Logs and the certificate are kept in `directory`.
+
+    `cables` lays the cables to client and server, `lan0` and `gnd0`, where these are on other machines.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         run = stack.enter_context(host.owned_run())
@@ -189,11 +197,11 @@ def topology(
             Namespace(f"{run}-{part}") for part in ("client", "terminal", "gateway", "server", "satellite")
         )
         facts = Link.from_explanation(explanation) if explanation else None
-        path = Topology(run, directory, facts, client, terminal, gateway, server, satellite)
+        path = Topology(run, directory, facts, client, terminal, gateway, server, satellite, cables is not None)
         if records and scenario is not None:
             path.records = (directory / "records.bin").absolute()
         stack.callback(_remove, path)
-        _build(path, scenario, congestion_control)
+        _build(path, scenario, congestion_control, cables)
         if web_server:
             path.origin = web.start(path.server, directory, [SERVER4, SERVER6])
             path._web_server = path.origin.process
@@ -225,7 +233,9 @@ def _echo(scenario: Path, directory: Path) -> dict[str, Any]:
     return explanation
 
 
-def _build(path: Topology, scenario: Path | None, congestion_control: str | None) -> None:
+def _build(
+    path: Topology, scenario: Path | None, congestion_control: str | None, cables: Callable[[Topology], None] | None
+) -> None:
     for namespace in path.namespaces:
         namespace.create()
         namespace.sysctl(
@@ -237,11 +247,19 @@ def _build(path: Topology, scenario: Path | None, congestion_control: str | None
         )
         if congestion_control:
             _control(namespace, congestion_control)
-    _cable(path.terminal, path.client, "lan0", LAN)
     if scenario is None:
         _cable(path.terminal, path.gateway, "sat0", SATELLITE)
-    if scenario is None or path.link is None or path.link.ground_rtt_s == 0:
-        _cable(path.gateway, path.server, "gnd0", GROUND)
+    has_ground = path.link is not None and path.link.ground_rtt_s > 0
+    if cables is not None:
+        if has_ground:
+            raise LabError(
+                "the ground segment is not emulated where the server is on another machine: set ground.rtt = 0"
+            )
+        cables(path)
+    else:
+        _cable(path.terminal, path.client, "lan0", LAN)
+        if not has_ground:
+            _cable(path.gateway, path.server, "gnd0", GROUND)
     if scenario is not None:
         path.emulator = _emulate(path, scenario)
     _route(path)
@@ -295,10 +313,14 @@ def _route(path: Topology) -> None:
         (path.gateway, "gnd0", GROUND.far4, GROUND.far6),
         (path.server, "gnd0", GROUND.near4, GROUND.near6),
     ):
+        if namespace not in path.namespaces:
+            continue
         namespace.ip("route", "add", "default", "via", next4, "dev", device)
         namespace.ip("-6", "route", "add", "default", "via", next6, "dev", device)
     path.gateway.ip("route", "add", "10.77.0.0/24", "via", SATELLITE.near4)
     path.gateway.ip("-6", "route", "add", "fd77::/64", "via", SATELLITE.near6)
+    if path.ends_apart:
+        return
     path.server.ip("address", "add", f"{PRIVATE4}/32", "dev", "lo")
     path.server.ip("route", "add", "blackhole", BLACKHOLE4)
     path.server.ip("route", "add", "unreachable", UNREACHABLE4)

@@ -17,6 +17,7 @@ from bentpipe_lab.analysis import published as beside_published
 from bentpipe_lab.analysis.campaign import Beside, MetricRow, PointRow
 from bentpipe_lab.campaign import directory as directories
 from bentpipe_lab.campaign.directory import Campaign
+from bentpipe_lab.campaign.plan import QUICK
 from bentpipe_lab.records import published, tables
 from bentpipe_lab.report.areas import working_areas
 from bentpipe_lab.report.charts import Chart, all_charts
@@ -173,9 +174,15 @@ def _line(row: PointRow) -> dict[str, Any]:
     }
 
 
+def study(campaign: Campaign) -> Section | None:
+    """What the study says of itself, from the tables; None where it has no section."""
+    runs = tables.read(campaign.directory)
+    return _section(campaign, analysis.metric_rows(analysis.rows(runs), runs, tables.metrics(campaign.directory)))
+
+
 def _section(campaign: Campaign, figures: Sequence[MetricRow]) -> Section | None:
     """What a study says of itself beside what every campaign shows."""
-    section = SECTIONS.get(campaign.plan.published or "")
+    section = SECTIONS.get(campaign.plan.published or campaign.plan.name.removesuffix(QUICK))
     return None if section is None else section(figures)
 
 

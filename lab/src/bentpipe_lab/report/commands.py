@@ -23,8 +23,20 @@ CLEAR = 0.05
 
 
 def report(directory: Path, console: Console) -> int:
-    """Write tables, figures and page of a campaign, from its runs."""
-    console.print(f"{page.write(directories.opened(directory))}", highlight=False, soft_wrap=True)
+    """Write tables, figures and page of a campaign, from its runs; print what the study says of itself."""
+    campaign = directories.opened(directory)
+    written = page.write(campaign)
+    section = page.study(campaign)
+    for paragraph in section.paragraphs if section else []:
+        console.print(paragraph, highlight=False)
+    for each in section.tables if section else []:
+        table = Table(title=each.caption, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        for place, name in enumerate(each.head):
+            table.add_column(name, justify="right" if place else "left")
+        for row in each.rows:
+            table.add_row(*(cell if isinstance(cell, str) else cell.text for cell in row))
+        console.print(table)
+    console.print(f"{written}", highlight=False, soft_wrap=True)
     return 0
 
 

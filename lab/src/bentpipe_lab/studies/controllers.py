@@ -1,82 +1,68 @@
-"""The tunnel's congestion controllers beside each other, in real time: the demo's workloads over three links."""
+"""The tunnel's controllers beside each other in real time: median and worst run of each cell."""
 
-import json
-import shutil
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from bentpipe_lab.analysis.campaign import MetricRow
+from bentpipe_lab.studies.section import Cell, Section, Table, number
 
-from bentpipe_lab.analysis.stats import Row
-from bentpipe_lab.campaign.parallel import run_tasks
-from bentpipe_lab.campaign.path_run import Task
-from bentpipe_lab.net import host
-from bentpipe_lab.net.link import Link, explain
-from bentpipe_lab.net.tcp import CONTROLLER
-from bentpipe_lab.report import tables
-from bentpipe_lab.studies import demo
-from bentpipe_lab.systems.contract import Settings
-from bentpipe_lab.systems.tunnel import Tunnel
-
-CONTROLLERS = ("satellite", "cubic", "bbr3", "bbr3-library")
-
-COUNTS: Mapping[str, dict[str, int]] = {
-    "geo": {"download 2 MB": 3, "page HTTP/2": 3, "download 10 MiB": 3},
-    "leo": {"download 2 MB": 5, "page HTTP/2": 5, "download 10 MiB": 5},
-    "kosek-geo-loss-0.1": {"download 2 MB": 4},
-}
+METRIC = "goodput_mbit_s"
+OURS = "satellite"
+"""The controller that is held against the best of the others."""
+SHARE = 0.95
+"""Of the best of the others: neither median nor worst run is to be below it."""
 
 
-def compare(out: Path, controllers: Sequence[str], console: Console) -> int:
-    """Measure every controller over every link and print a table for each link; 0 when all came to their end."""
-    host.require()
-    host.clean_leftovers()
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
-    tasks = [
-        Task(
-            demo.scenario(name),
-            Tunnel.name,
-            counts,
-            out / "runs" / f"{name}-{controller}",
-            settings=Settings(controller=controller),
-        )
-        for name, counts in COUNTS.items()
-        for controller in controllers
-    ]
-    with host.allowed_congestion_control(CONTROLLER):
-        problems = run_tasks(tasks, demo.SIDE_BY_SIDE, console)
-    rows = demo.summarise(tasks, {name: Link.from_explanation(explain(demo.scenario(name))) for name in COUNTS})
-    (out / "summary.json").write_text(json.dumps([row.as_record() for row in rows], indent=2) + "\n")
-    for name in COUNTS:
-        console.print(_table(name, [row for row in rows if row.scenario == name]))
-    for problem in problems:
-        console.print(f"[bold red]not complete:[/] {escape(problem)}", highlight=False)
-    return 1 if problems else 0
-
-
-def _table(name: str, rows: Sequence[Row]) -> Table:
-    """A line per workload, a column per controller."""
-    table = Table(
-        title=f"{name}: median (ended well / all), x bound; ! where no run was punctual", title_justify="left"
+def section(figures: Sequence[MetricRow]) -> Section:
+    """A line for each cell: link, neighbours, connections, session."""
+    cells: dict[str, dict[str, MetricRow]] = {}
+    for each in figures:
+        if each.metric == METRIC:
+            cells.setdefault(_cell(each.row.axes), {})[each.row.axes["controller"]] = each
+    controllers = list(dict.fromkeys(name for found in cells.values() for name in found))
+    rows: list[list[Cell | str]] = []
+    kept = judged = 0
+    for name, found in cells.items():
+        shares = [_share(found, median=True), _share(found, median=False)]
+        judged += None not in shares
+        kept += all(share is not None and share >= SHARE for share in shares)
+        rows.append([name, *(_figures(found.get(each)) for each in controllers), *map(_marked, shares)])
+    return Section(
+        "Each controller in each cell",
+        [
+            (
+                f"Goodput of a fixed time by iperf3. {OURS}'s median and its worst run, as shares of the best median"
+                f" and of the best worst run of the others: both at least {SHARE} in {kept} of {judged} cells."
+            )
+        ],
+        [
+            Table(
+                "Goodput, Mbit/s: median, worst run, runs that count",
+                ["cell", *controllers, "share of the best median", "share of the best worst run"],
+                rows,
+            )
+        ],
     )
-    systems = list(dict.fromkeys(row.system for row in rows))
-    table.add_column("workload")
-    table.add_column("bound", justify="right")
-    for system in systems:
-        table.add_column(system.removeprefix(f"{Tunnel.name} "), justify="right")
-    found = {(row.workload, row.system): row for row in rows}
-    for workload in dict.fromkeys(row.workload for row in rows):
-        cells = [_cell(found.get((workload, system))) for system in systems]
-        bound = next(row.bound_s for row in rows if row.workload == workload)
-        table.add_row(workload, tables.seconds(bound), *cells)
-    return table
 
 
-def _cell(row: Row | None) -> str:
-    if row is None:
+def _cell(axes: Mapping[str, str]) -> str:
+    link = axes.get("case") or axes["scenario"]
+    flows, neighbours = axes.get("workload.flows", "1"), axes.get("neighbours", "0")
+    beside = "quiet" if neighbours == "0" else f"{neighbours} busy beside"
+    return f"{link}, {beside}, {flows} flow{'' if flows == '1' else 's'}, {axes.get('session', 'warm')}"
+
+
+def _share(found: Mapping[str, MetricRow], *, median: bool) -> float | None:
+    """Ours over the best of the others; None where either is missing."""
+    of = {name: each.interval.median if median else min(each.values) for name, each in found.items()}
+    best = max((value for name, value in of.items() if name != OURS), default=0.0)
+    return of[OURS] / best if OURS in of and best > 0 else None
+
+
+def _figures(each: MetricRow | None) -> str:
+    if each is None:
         return "-"
-    late = "" if row.certificate_valid else " !"
-    return f"{tables.seconds(row.median_s)} ({row.n_ok}/{row.n_total}), {tables.times(row.ratio_to_bound)}{late}"
+    return f"{number(each.interval.median, 1)}, {number(min(each.values), 1)} ({each.interval.n} of {each.row.n_total})"
+
+
+def _marked(share: float | None) -> Cell:
+    return Cell(number(share), "" if share is None else "within" if share >= SHARE else "short")

@@ -46,18 +46,29 @@ def studies(out: Path, only: Sequence[str], console: Console, *, quick: bool, vi
             continue
         directory = out / plan.name
         console.print(f"{name}: {directory}", highlight=False)
-        begun = (directory / directories.PLAN).exists()
-        code = (
-            commands.resume(directory, None, console)
-            if begun
-            else commands.run(file, directory, None, None, console, quick=quick)
-        )
-        reports.report(directory, console)
+        code = _done(file, directory, console, quick=quick)
         _contents(out)
         if code != 0:
             return code
     console.print(f"{out / PAGE}", highlight=False)
     return 0
+
+
+def controllers(out: Path, console: Console, *, quick: bool) -> int:
+    """Run the campaign of the tunnel's controllers in real time, or go on with it, and report; 0 when it was done."""
+    return _done(CAMPAIGNS / "controllers.toml", out, console, quick=quick)
+
+
+def _done(file: Path, directory: Path, console: Console, *, quick: bool) -> int:
+    """Begin a campaign or go on with it, and report what there is; 0 when it was done."""
+    begun = (directory / directories.PLAN).exists()
+    code = (
+        commands.resume(directory, None, console)
+        if begun
+        else commands.run(file, directory, None, None, console, quick=quick)
+    )
+    reports.report(directory, console)
+    return code
 
 
 def _chosen(only: Sequence[str]) -> list[str]:

@@ -47,6 +47,8 @@ class Simulation:
     limit_s: float
     """How long the transfer may take."""
     sample_every: str
+    cold: bool = False
+    """Whether the session has carried nothing before."""
 
 
 class System(Part, ABC):
@@ -76,6 +78,8 @@ class System(Part, ABC):
     """Whether the demo measures it."""
     takes_settings: ClassVar[bool] = True
     """Whether it has a controller, an initial window and a configuration to set."""
+    takes_fields: ClassVar[bool] = True
+    """Whether that configuration has fields beside these two."""
     clocks: ClassVar[tuple[str, ...]] = ("real",)
     """Where it runs: "real" in namespaces over the emulator, "virtual" in the simulator."""
 

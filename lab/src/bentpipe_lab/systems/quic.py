@@ -1,7 +1,6 @@
 """QUIC from end to end, by the simulator's own endpoints: a controller alone, without a tunnel, in virtual time."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +8,7 @@ from bentpipe_lab.errors import UnsupportedError
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import Topology
 from bentpipe_lab.systems.contract import Settings, Simulation, System
+from bentpipe_lab.systems.parts import virtual
 
 FIELDS = frozenset({"ack_after", "granularity", "initial_rtt", "packet"})
 """What a plan may set of both ends, as fields of the simulator's flow."""
@@ -60,20 +60,6 @@ class Quic(System):
         return {
             "until": f"{math.ceil(request.limit_s * 1e3)} ms",
             "sample_every": request.sample_every,
-            **_links(request.scenario),
+            **virtual.links(self.name, request.scenario),
             "flow": flow,
         }
-
-
-def _links(scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """The link of a plan, and the one to which the terminal moves with another address."""
-    switches = scenario.get("switch", [])
-    moves = [switch for switch in switches if switch.get("new_address")]
-    if not moves:
-        return {"link": scenario}
-    if len(switches) > 1:
-        raise UnsupportedError("quic has one change of address in virtual time, and no other switch beside it")
-    (move,) = moves
-    link = {"name": scenario["name"], **{end: move[end] for end in ("forward", "return") if end in move}}
-    before = {name: value for name, value in scenario.items() if name != "switch"}
-    return {"link": before, "move": {"at": move["at"], "link": link}}

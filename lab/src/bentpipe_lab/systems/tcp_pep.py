@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from bentpipe_lab.errors import UnsupportedError
 from bentpipe_lab.net import host
 from bentpipe_lab.net.evidence import Carrier, Split
 from bentpipe_lab.net.netns import Namespace
@@ -29,6 +28,7 @@ class TcpPep(System):
     carries = (TCP,)
     in_demo = False
     warms_up = False
+    takes_fields = False
     programs: ClassVar[Sequence[Program]] = ()
     carrier: ClassVar[Carrier | Split | None] = Carrier("tcp", BETWEEN)
 
@@ -71,8 +71,6 @@ class TcpPepIntegrated(TcpPep):
 
 def _satellite(side: str, settings: Settings) -> list[str]:
     """What is chosen of a proxy's side towards the satellite."""
-    if settings.fields:
-        raise UnsupportedError(f"tcp-pep has no [transport] table: leave out {', '.join(settings.fields)}")
     window = settings.initial_window or SATELLITE_WINDOW
     controller = [] if settings.controller is None else [f"--{side}-controller", settings.controller]
     return [f"--{side}-window", str(window), *controller]

@@ -15,6 +15,7 @@ from bentpipe_lab.net.origin import NAME
 from bentpipe_lab.net.process import Process
 from bentpipe_lab.net.topology import GROUND, LAN, LISTED, SATELLITE, SERVER4, SERVER6, Topology
 from bentpipe_lab.systems.contract import Settings, Simulation, System
+from bentpipe_lab.systems.parts import virtual
 
 GATEWAY_PORT = 4433
 SOCKS = ("127.0.0.1", 1080)
@@ -22,6 +23,8 @@ HTTP = ("127.0.0.1", 3128)
 RESOLVER = (LAN.near4, 53)
 """The terminal's resolver, for the client."""
 MEMORY = "256 MiB"
+UP_S = 5.0
+"""In virtual time the session stands by then."""
 WARM_UP_BOUNDS = 4
 """The simulator gives each transfer of the warm-up so many times its bound."""
 
@@ -175,24 +178,25 @@ class Tunnel(System):
             bounds.download_s(request.link, content.FILES["10MiB"]),
             bounds.upload_s(request.link, content.FILES["2MB"]),
         )
-        starts = [5.0]
-        for least in (down, up, down):
+        starts = [UP_S]
+        for least in () if request.cold else (down, up, down):
             starts.append(starts[-1] + WARM_UP_BOUNDS * least)
-        measured = {"name": "measured", "start": _span(starts[3])}
+        begin = starts.pop()
+        transfers = [{"download": "10 MiB"}, {"upload": "2 MB"}, {"download": "10 MiB"}]
+        warm_up = [
+            {"name": f"warm-up {number}", "start": _span(start), **transfer}
+            for number, (start, transfer) in enumerate(zip(starts, transfers, strict=False), 1)
+        ]
+        measured = {"name": "measured", "start": _span(begin)}
         measured["upload" if request.transfer.upload else "download"] = f"{request.transfer.size} B"
         return {
             "through": "tunnel",
-            "until": _span(starts[3] + request.limit_s),
+            "until": _span(begin + request.limit_s),
             "sample_every": request.sample_every,
             "granularity": "1 ms",
-            "link": request.scenario,
+            **virtual.links(self.name, request.scenario),
             "transport": _transport(request.link, request.settings).fields(),
-            "flow": [
-                {"name": "warm-up 1", "start": _span(starts[0]), "download": "10 MiB"},
-                {"name": "warm-up 2", "start": _span(starts[1]), "upload": "2 MB"},
-                {"name": "warm-up 3", "start": _span(starts[2]), "download": "10 MiB"},
-                measured,
-            ],
+            "flow": [*warm_up, measured],
         }
 
     def address_at_server(self) -> str:

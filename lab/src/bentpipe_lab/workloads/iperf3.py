@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any, ClassVar
 
 from bentpipe_lab.net.link import Link
@@ -25,7 +26,10 @@ MOST_BYTES = 200_000_000_000
 
 
 class Iperf3(Workload):
-    """As much as TCP carries in a fixed time; where a proxy splits it, the window is that of the sender's part."""
+    """As much as TCP carries in a fixed time, over one connection or several.
+
+    Where a proxy splits it, the window is that of the sender's part; of several connections it is their sum.
+    """
 
     name = "iperf3"
     order = 90
@@ -36,6 +40,7 @@ class Iperf3(Workload):
     options: ClassVar[Mapping[str, Option]] = {
         "direction": Option("download", ("download", "upload")),
         "seconds": Option(SECONDS, check=whole),
+        "flows": Option("1", check=whole),
     }
     metrics: ClassVar[Mapping[str, Metric]] = {
         "goodput_mbit_s": Metric("goodput", "Mbit/s", "more"),
@@ -47,7 +52,7 @@ class Iperf3(Workload):
     }
 
     def run(self, path: Topology) -> Outcome:
-        """One connection, sampled ten times a second at the receiver, and at the sender by TCP_INFO."""
+        """Sampled ten times a second at the receiver, and at the sender by TCP_INFO."""
         server = path.start(
             "iperf3", path.server, [IPERF3.found(), "--server", "--one-off", "--json", "--port", str(PORT)]
         )
@@ -55,7 +60,8 @@ class Iperf3(Workload):
         download = self.option("direction") == "download"
         argv = [
             str(IPERF3.found()), "--client", SERVER4, "--port", str(PORT), "--time", self.option("seconds"),
-            "--interval", str(INTERVAL_S), "--json", "--get-server-output", *(["--reverse"] if download else []),
+            "--interval", str(INTERVAL_S), "--json", "--get-server-output", "--parallel", self.option("flows"),
+            *(["--reverse"] if download else []),
         ]  # fmt: skip
         try:
             with inside.started(path, argv) as process:
@@ -97,11 +103,12 @@ def judged(printed: str, said: str, code: int, *, download: bool) -> Outcome:
         total += each["sum"]["bytes"]
         row: dict[str, Any] = {"at_s": round(each["sum"]["end"], 3), "received_bytes": total}
         if number < len(sent):
-            stream = sent[number]["streams"][0]
+            streams = sent[number]["streams"]
+            round_trips = [stream["rtt"] / 1e6 for stream in streams if stream.get("rtt")]
             row |= {
-                "window_bytes": stream.get("snd_cwnd"),
-                "rtt_s": stream["rtt"] / 1e6 if stream.get("rtt") else None,
-                "retransmitted_packets": stream.get("retransmits"),
+                "window_bytes": _sum(streams, "snd_cwnd"),
+                "rtt_s": fmean(round_trips) if round_trips else None,
+                "retransmitted_packets": _sum(streams, "retransmits"),
             }
         samples.append(row)
     if not total:
@@ -117,6 +124,12 @@ def judged(printed: str, said: str, code: int, *, download: bool) -> Outcome:
         **({"mean_rtt_s": sum(rtts) / len(rtts)} if rtts else {}),
     }
     return Outcome(Verdict.OK, lasted, total, metrics=metrics, samples=samples)
+
+
+def _sum(streams: Sequence[Mapping[str, Any]], name: str) -> int | None:
+    """Of all connections; None where the kernel tells it of none."""
+    told = [stream[name] for stream in streams if stream.get(name) is not None]
+    return sum(told) if told else None
 
 
 def to_plateau(samples: Sequence[Mapping[str, Any]]) -> float:

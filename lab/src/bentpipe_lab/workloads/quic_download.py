@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Self
 
 from bentpipe_lab.analysis import bounds
-from bentpipe_lab.matrix import cell, competing, evidence
+from bentpipe_lab.matrix import cell, competing, ends, evidence
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import Topology
 from bentpipe_lab.records.sample import Outcome
@@ -15,7 +15,7 @@ from bentpipe_lab.workloads.contract import QUIC, Metric, Option, Workload
 SAMPLE = "ngtcp2"
 """What is taken where a plan names no implementation: both ends come from the distribution."""
 LIMIT = re.compile(r"(\d+(?:\.\d+)?) ?(s|min)")
-BESIDE_S = cell.READY_S + 2 * evidence.TRACE_S
+BESIDE_S = ends.READY_S + 2 * evidence.TRACE_S
 """What a run may take beside the download: the server's start, and reading two captures."""
 
 
@@ -95,4 +95,4 @@ class QuicDownload(Workload):
 
     def bound_s(self, link: Link) -> float:
         """A round trip for the handshake, one for the request, and the bytes on the forward link."""
-        return link.path_rtt_s + bounds.download_s(link, cell.FILES[self.option("file")])
+        return link.path_rtt_s + bounds.download_s(link, ends.FILES[self.option("file")])
