@@ -1,7 +1,7 @@
 """A client of somebody else's (aioquic) at our gateway: CONNECT, CONNECT-UDP and CONNECT-IP (RFC 9114, 9298, 9484).
 
-Prints what came back as one line of JSON. The client authenticates by the certificate of a key that the gateway's
-operator has put on the list of terminals, and checks the gateway's key by its fingerprint.
+Prints what came back as one line of JSON. The client authenticates by a certificate or by a bearer token, and verifies
+the gateway by the certificate of its authority or tells the fingerprint of its key.
 """
 
 import argparse
@@ -38,6 +38,7 @@ class Client(QuicConnectionProtocol):
         self.datagrams: defaultdict[int, list[bytes]] = defaultdict(list)
         self.ended: ConnectionTerminated | None = None
         self.news = asyncio.Event()
+        self.token: str | None = None
 
     def quic_event_received(self, event: QuicEvent) -> None:
         """Sort what has arrived by its request."""
@@ -65,6 +66,8 @@ class Client(QuicConnectionProtocol):
     def request(self, headers: dict[str, str]) -> int:
         """Send a request that stays open; its stream."""
         stream = self._quic.get_next_available_stream_id()
+        if self.token is not None:
+            headers = {**headers, "proxy-authorization": f"Bearer {self.token}"}
         self.http.send_headers(stream, [(name.encode(), value.encode()) for name, value in headers.items()])
         return stream
 
@@ -172,13 +175,15 @@ async def main(arguments: argparse.Namespace) -> None:
         is_client=True,
         alpn_protocols=H3_ALPN,
         max_datagram_frame_size=65_535,
-        verify_mode=ssl.CERT_NONE,
-        server_name="bentpipe.invalid",
+        verify_mode=ssl.CERT_REQUIRED if arguments.authority else ssl.CERT_NONE,
+        cafile=arguments.authority,
     )
-    configuration.load_cert_chain(arguments.certificate, arguments.key)
+    if arguments.certificate:
+        configuration.load_cert_chain(arguments.certificate, arguments.key)
     gateway, port = arguments.gateway.rsplit(":", 1)
     async with connect(gateway, int(port), configuration=configuration, create_protocol=Client) as client:
         assert isinstance(client, Client)
+        client.token = arguments.token
         results = {
             "gateway": client.fingerprint(),
             "tcp": await tcp(client, arguments.tcp),
@@ -197,8 +202,10 @@ def udp_target(text: str) -> tuple[str, int]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--certificate", required=True)
-    parser.add_argument("--key", required=True)
+    parser.add_argument("--certificate")
+    parser.add_argument("--key")
+    parser.add_argument("--token")
+    parser.add_argument("--authority")
     parser.add_argument("--gateway", required=True)
     parser.add_argument("--ping", required=True)
     parser.add_argument("--tcp", required=True)

@@ -152,6 +152,63 @@ impl Files {
         }
     }
 
+    /// The certificate that a gateway shows to other people's clients, with its chain.
+    fn for_others(&self) -> PathBuf {
+        self.beside("clients.pem")
+    }
+
+    fn key_for_others(&self) -> PathBuf {
+        self.beside("clients.key")
+    }
+
+    /// A gateway's identity, with the certificate for other people's clients if there is one.
+    pub fn gateway_identity(&self) -> Result<Identity, Failure> {
+        let mut identity = self.identity()?;
+        let path = self.for_others();
+        if path.exists() {
+            let key = self.key_for_others();
+            check_private(&key)?;
+            let set = identity.set_for_others(&failure::read(&path)?, &failure::read(&key)?);
+            set.map_err(|error| {
+                let remedy = "`bentpipe gateway certificate gateway HOST` makes both anew";
+                Failure::file(&path, format!("{error} ({}); {remedy}", key.display()))
+            })?;
+        }
+        Ok(identity)
+    }
+
+    /// Writes the certificate that a gateway shows to other people's clients, and its key.
+    pub fn write_for_others(&self, chain: &str, key: &str) -> Result<(), Failure> {
+        write_secret(&self.key_for_others(), key)?;
+        write_secret(&self.for_others(), chain)
+    }
+
+    fn authority_certificate(&self) -> PathBuf {
+        self.beside("authority.pem")
+    }
+
+    /// The key of a gateway's certificate authority.
+    pub fn authority_key(&self) -> PathBuf {
+        self.beside("authority.key")
+    }
+
+    /// The certificate of a gateway's authority and its key, if there are any.
+    pub fn authority(&self) -> Result<Option<(String, String)>, Failure> {
+        let key = self.authority_key();
+        if !key.exists() {
+            return Ok(None);
+        }
+        check_private(&key)?;
+        let certificate = failure::read(&self.authority_certificate())?;
+        Ok(Some((certificate, failure::read(&key)?)))
+    }
+
+    /// Writes both.
+    pub fn write_authority(&self, certificate: &str, key: &str) -> Result<(), Failure> {
+        write_secret(&self.authority_certificate(), certificate)?;
+        write_secret(&self.authority_key(), key)
+    }
+
     /// The identity that this end will have, if there is one.
     pub fn next_identity(&self) -> Result<Option<Identity>, Failure> {
         read_identity(&self.next_key())
@@ -255,8 +312,12 @@ impl Files {
             further: further.to_vec(),
         };
         let text = toml::to_string(&pairing).map_err(anyhow::Error::from)?;
-        bentpipe_os::secret::write(&path, &text).map_err(|error| Failure::file(&path, error))
+        write_secret(&path, &text)
     }
+}
+
+fn write_secret(path: &Path, text: &str) -> Result<(), Failure> {
+    bentpipe_os::secret::write(path, text).map_err(|error| Failure::file(path, error))
 }
 
 /// The identity whose key is at `path`, if there is such a file.
@@ -275,8 +336,7 @@ fn read_identity(path: &Path) -> Result<Option<Identity>, Failure> {
 fn make_identity(path: &Path) -> Result<Identity, Failure> {
     let seed = bentpipe_os::secret::random().map_err(anyhow::Error::from)?;
     let identity = Identity::from_seed(&seed);
-    bentpipe_os::secret::write(path, identity.to_pem())
-        .map_err(|error| Failure::file(path, error))?;
+    write_secret(path, identity.to_pem())?;
     Ok(identity)
 }
 

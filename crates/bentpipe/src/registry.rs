@@ -1,6 +1,8 @@
 //! The gateway's list of terminals and of enrolment lines, a file that people can read
 //! and edit.
 
+pub mod clients;
+
 use std::fs::OpenOptions;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -11,7 +13,9 @@ use anyhow::Context as _;
 use bentpipe_tunnel::identity::{Fingerprint, PeerRole, Registry};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-const HEAD: &str = "# Terminals that may use this gateway, and enrolment lines. `bentpipe gateway terminals` and\n# `bentpipe gateway lines` list and change them; an entry that is removed counts at once.\n\n";
+use clients::Client;
+
+const HEAD: &str = "# Terminals and other clients that may use this gateway, and enrolment lines. `bentpipe gateway terminals`,\n# `lines`, `token` and `certificate` list and change them; an entry that is removed counts at once.\n\n";
 /// How long another process may hold the file.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -25,6 +29,9 @@ pub struct List {
     /// Enrolment lines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub enrolment: Vec<Enrolment>,
+    /// Clients of other people's making.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub client: Vec<Client>,
 }
 
 /// An enrolled terminal.
@@ -186,11 +193,14 @@ impl FileRegistry {
         })
     }
 
-    /// What the terminal with `key` is called.
+    /// What the terminal with `key`, or the client that shows it, is called.
     pub fn name_of(&self, key: &Fingerprint) -> Option<String> {
         self.with(|list| {
             let terminal = list.terminal.iter().find(|terminal| terminal.has(key));
-            terminal.and_then(|terminal| terminal.name.clone())
+            let client = || Some(list.client(key)?.name.clone());
+            terminal
+                .and_then(|terminal| terminal.name.clone())
+                .or_else(client)
         })
     }
 
@@ -375,7 +385,8 @@ pub fn check_name(name: &str) -> Result<(), String> {
 impl Registry for FileRegistry {
     fn role(&self, key: &Fingerprint) -> PeerRole {
         self.with(|list| {
-            if list.terminal.iter().any(|terminal| terminal.admits(key)) {
+            let is_terminal = list.terminal.iter().any(|terminal| terminal.admits(key));
+            if is_terminal || list.client(key).is_some() {
                 PeerRole::Terminal
             } else if list.enrolment.iter().any(|enrolment| enrolment.key == *key) {
                 PeerRole::Enrolment
@@ -383,6 +394,10 @@ impl Registry for FileRegistry {
                 PeerRole::Unknown
             }
         })
+    }
+
+    fn has_tokens(&self) -> bool {
+        self.with(List::has_tokens)
     }
 
     fn enrol(&self, enrolment: &Fingerprint, terminal: Fingerprint) -> Result<(), String> {

@@ -156,6 +156,11 @@ impl Transport {
             .clamp(SMALLEST_FLOW_WINDOW, 1 << 40)
     }
 
+    /// What a session may send before its flows are lent anything, bytes.
+    pub fn session_window(&self) -> VarInt {
+        VarInt::from_u64(SESSION_BASE).unwrap_or(VarInt::MAX)
+    }
+
     /// How many sessions fit into the memory.
     pub fn max_sessions(&self) -> u64 {
         self.memory.as_u64() / IDLE_SESSION
@@ -179,7 +184,7 @@ impl Transport {
             .max_concurrent_uni_streams(VarInt::from_u32(8))
             // What flows are lent is bounded below this, so that it never stops them.
             .stream_receive_window(varint(self.flow_window() / 2 * 3))
-            .receive_window(varint(SESSION_BASE))
+            .receive_window(self.session_window())
             .send_window(SEND_WINDOWS * self.flow_window())
             .send_fairness(true)
             .mtu_discovery_config(Some(mtu))

@@ -55,7 +55,7 @@ pub enum Lines {
     },
 }
 
-fn open(config: Config) -> Result<FileRegistry, Failure> {
+pub fn open(config: Config) -> Result<FileRegistry, Failure> {
     let files = Files::gateway(config.config);
     FileRegistry::open(files.registry())
         .map_err(|error| Failure::Configuration(format!("{error:#}")))
@@ -128,6 +128,6 @@ pub fn lines(command: Lines) -> Result<(), Failure> {
     Ok(())
 }
 
-fn date(date: Option<Date>) -> String {
+pub fn date(date: Option<Date>) -> String {
     date.map_or_else(|| "-".to_owned(), |date| date.to_string())
 }

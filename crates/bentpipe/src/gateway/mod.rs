@@ -1,5 +1,7 @@
 //! `bentpipe gateway`: the end on the internet.
 
+mod authority;
+mod clients;
 mod keys;
 mod lists;
 mod policies;
@@ -96,6 +98,12 @@ enum Action {
     /// The enrolment lines
     #[command(subcommand)]
     Lines(lists::Lines),
+    /// Bearer tokens of other people's clients
+    #[command(subcommand)]
+    Token(clients::Tokens),
+    /// Certificates of other people's clients, and the one that they see of the gateway
+    #[command(subcommand)]
+    Certificate(clients::Certificates),
     /// The gateway's key, and its change without an outage
     #[command(subcommand)]
     Key(keys::Key),
@@ -111,6 +119,8 @@ pub fn run(command: Command) -> Result<(), Failure> {
         }) => init(&Files::gateway(config.config), endpoint, name, valid),
         Some(Action::Terminals(command)) => lists::terminals(command),
         Some(Action::Lines(command)) => lists::lines(command),
+        Some(Action::Token(command)) => clients::tokens(command),
+        Some(Action::Certificate(command)) => clients::certificates(command),
         Some(Action::Key(command)) => keys::run(command),
         None => start(Files::gateway(command.run.config)),
     }
@@ -172,7 +182,7 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
             files.key().display()
         )));
     }
-    let mut identity = files.identity()?;
+    let mut identity = files.gateway_identity()?;
     let next = files.next_identity()?;
     let registry = FileRegistry::open(files.registry())
         .map_err(|error| Failure::Configuration(format!("{error:#}")))?;
@@ -295,7 +305,7 @@ fn reload_keys(
     registry: &Arc<FileRegistry>,
     transport: &Transport,
 ) -> Identity {
-    let read = || Ok::<_, Failure>((files.identity()?, files.next_identity()?));
+    let read = || Ok::<_, Failure>((files.gateway_identity()?, files.next_identity()?));
     let (new, next) = match read() {
         Ok(read) => read,
         Err(failure) => {
@@ -304,9 +314,9 @@ fn reload_keys(
         }
     };
     if new.fingerprint() != identity.fingerprint() {
-        gateway.set_server(server_config(&new, registry.clone(), transport));
         tracing::info!(key = %new.fingerprint(), "sessions from now on see the gateway's new key");
     }
+    gateway.set_server(server_config(&new, registry.clone(), transport));
     gateway.announce(next.map(|next| next.fingerprint()));
     new
 }

@@ -12,8 +12,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::client::RequestStream;
 use super::ip_network::{IpNetwork, Lease};
-use super::requests::{Peer, RequestStream, Requests, refuse};
+use super::requests::{Peer, Requests, refuse};
 use super::usage::Place;
 use crate::flow::FlowError;
 use crate::flow::ip::{self, Packets};

@@ -3,6 +3,7 @@
 //! - `admission`: who may begin a handshake
 //! - `log_limit`: how much strangers can make the log say
 //! - `sessions`: the open sessions
+//! - `client`: who a session is with
 //! - `requests`: what their terminals ask for
 //! - [`egress`]: what may be dialled by anybody
 //! - [`destination`], [`policy`], `usage`: what a terminal may do, and has done of it
@@ -16,6 +17,7 @@
 mod admission;
 mod log_limit;
 mod sessions;
+mod client;
 pub mod egress;
 mod dial;
 pub mod destination;

@@ -9,6 +9,7 @@ use bentpipe_quic::windows::Pool;
 use bytes::Bytes;
 use tokio::sync::{Semaphore, watch};
 
+use super::client::{Arriving, HEADER_TIMEOUT, RequestStream, answer_and_abort, demand_token};
 use super::dial::Dialler;
 use super::dns;
 use super::ip_network::IpNetwork;
@@ -16,21 +17,18 @@ use super::policy::Policies;
 use super::sessions::Sessions;
 use super::usage::{Metered, Usages};
 use crate::flow::stalled::{Held, StalledFlows};
-use crate::flow::stream::Down as _;
 use crate::flow::tally::Tally;
 use crate::flow::tcp;
 use crate::flow::{Carried, FlowError};
 use crate::identity::{Fingerprint, PeerRole, Registry};
-use crate::session::{BidiStream, path_summary, remote_address};
+use crate::session::{path_summary, remote_address};
 use crate::sockets::Dial;
 use crate::wire::dns::MAX_UNDER_WAY;
 use crate::wire::notices::Ask;
 use crate::wire::proxy_status::{self, ErrorKind, Refusal};
 use crate::wire::request::Request;
-use crate::wire::{MAX_FIELD_SECTION, connect};
+use crate::wire::{MAX_FIELD_SECTION, bearer, connect};
 
-/// A request's header section has to be complete by then.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longer than any session is silent for that was asked to be.
 const SILENCE: Duration = Duration::from_secs(3600);
 /// Requests of a one-time key, at most: it needs one, and may repeat it.
@@ -39,8 +37,6 @@ const MAX_ENROLMENT_REQUESTS: usize = 8;
 /// Names that one session may have under way at the same time, so that slow ones delay
 /// nobody else's.
 const MAX_RESOLVING: usize = 64;
-
-pub(super) type RequestStream = h3::server::RequestStream<BidiStream, Bytes>;
 
 /// Answers requests.
 pub struct Requests<D> {
@@ -75,6 +71,8 @@ pub(super) struct Peer {
     /// The key under which what it uses is counted.
     pub(super) account: Fingerprint,
     role: PeerRole,
+    /// Each request has to show the token of which `key` is the hash.
+    by_token: bool,
     pub(super) flows: Flows,
     stalled: StalledFlows,
     /// Names that it may have under way at the same time.
@@ -88,40 +86,52 @@ pub(super) struct Peer {
 }
 
 impl<D: Dial> Requests<D> {
+    /// Sets up HTTP/3 on `connection`; `None` where that fails.
+    pub async fn arriving(&self, connection: &noq::Connection) -> Option<Arriving> {
+        let (wire, flows) = Connection::new(connection.clone(), &self.pool, self.flow_window);
+        let requests = h3::server::builder()
+            .max_field_section_size(MAX_FIELD_SECTION)
+            .send_grease(false)
+            .enable_extended_connect(true)
+            .enable_datagram(true)
+            .build::<_, Bytes>(wire)
+            .await;
+        match requests {
+            Ok(requests) => Some(Arriving::new(requests, flows)),
+            Err(error) => {
+                let from = remote_address(connection);
+                tracing::warn!(?from, "HTTP/3 could not be set up: {error}");
+                None
+            }
+        }
+    }
+
     /// Answers all requests of a session until it ends.
     pub async fn serve(
         self: &Arc<Self>,
         connection: &noq::Connection,
+        arriving: &mut Arriving,
         key: Fingerprint,
         role: PeerRole,
     ) {
-        let (wire, flows) = Connection::new(connection.clone(), &self.pool, self.flow_window);
+        let first = arriving.first.take();
         let peer = Arc::new(Peer {
             connection: connection.clone(),
             key,
             account: self.registry.account(&key),
             role,
-            flows,
+            by_token: first.is_some(),
+            flows: arriving.flows.clone(),
             stalled: StalledFlows::default(),
             resolving: Semaphore::new(MAX_RESOLVING),
             udp: Semaphore::new(self.udp_flows.load(Ordering::Relaxed)),
             asking: Semaphore::new(MAX_UNDER_WAY),
             noticing: Semaphore::new(1),
         });
-        let mut requests = match h3::server::builder()
-            .max_field_section_size(MAX_FIELD_SECTION)
-            .send_grease(false)
-            .enable_extended_connect(true)
-            .enable_datagram(true)
-            .build::<_, Bytes>(wire)
-            .await
-        {
-            Ok(requests) => requests,
-            Err(error) => {
-                tracing::warn!(%key, "HTTP/3 could not be set up: {error}");
-                return;
-            }
-        };
+        if let Some((request, stream)) = first {
+            self.clone().take(&request, stream, peer.clone());
+        }
+        let requests = &mut arriving.requests;
         let mut most = match role {
             PeerRole::Terminal => usize::MAX,
             _ => MAX_ENROLMENT_REQUESTS,
@@ -146,13 +156,7 @@ impl<D: Dial> Requests<D> {
                         let resolved =
                             tokio::time::timeout(HEADER_TIMEOUT, resolver.resolve_request());
                         match Box::pin(resolved).await {
-                            Ok(Ok((request, stream))) => {
-                                let id = stream.send_id().into_inner();
-                                let host = connect::host(&request);
-                                peer.flows.scheduler.set_host(id, host.into());
-                                let asked = Request::read(&request);
-                                service.begin(asked, stream, peer, host);
-                            }
+                            Ok(Ok((request, stream))) => service.take(&request, stream, peer),
                             Ok(Err(error)) => {
                                 tracing::debug!(%key, "request not understood: {error}")
                             }
@@ -167,6 +171,19 @@ impl<D: Dial> Requests<D> {
                 }
             }
         }
+    }
+
+    /// Takes a request of `peer`.
+    fn take(self: Arc<Self>, request: &http::Request<()>, stream: RequestStream, peer: Arc<Peer>) {
+        // Several clients may share a connection, behind a proxy of theirs.
+        if peer.by_token && bearer::token(request) != Some(peer.key) {
+            tokio::spawn(demand_token(stream));
+            return;
+        }
+        let id = stream.send_id().into_inner();
+        let host = connect::host(request);
+        peer.flows.scheduler.set_host(id, host.into());
+        self.begin(Request::read(request), stream, peer, host);
     }
 
     /// Begins to answer a request, in a task that holds nothing of how it was read: what an
@@ -358,8 +375,5 @@ async fn accept(mut stream: RequestStream) {
 
 /// Answers that it is refused. An error means that nobody is there to hear it.
 pub(super) async fn refuse(stream: RequestStream, refusal: &Refusal) {
-    let (mut up, mut down) = stream.split();
-    let _ = up.send_response(refusal.response()).await;
-    let _ = up.finish().await;
-    down.abort();
+    answer_and_abort(stream, refusal.response()).await;
 }

@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use super::admission::{Admission, HANDSHAKE_TIMEOUT};
+use super::client::Arriving;
 use super::dial::Dialler;
 use super::egress::Egress;
 use super::ip_network::IpNetwork;
@@ -35,6 +36,11 @@ const ENROLMENT_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_ENROLMENTS: usize = 1;
 /// What such a session may send before it is read, bytes.
 const ENROLMENT_WINDOW: VarInt = VarInt::from_u32(16 * 1024);
+/// Sessions of clients that have shown neither key nor token yet, at most.
+const MAX_UNKNOWN: usize = 16;
+/// What a session may send before it is known who it is with, where that comes after the
+/// handshake, bytes.
+const UNKNOWN_WINDOW: VarInt = VarInt::from_u32(64 * 1024);
 /// Whether terminals are still enrolled is asked so often.
 const REVOCATION: Duration = Duration::from_secs(2);
 
@@ -49,6 +55,7 @@ pub struct Gateway<D> {
     sessions: Arc<Sessions>,
     drain: watch::Sender<bool>,
     enrolments: Semaphore,
+    unknown: Semaphore,
     /// Lines about handshakes that failed.
     refusals: LogLimit,
 }
@@ -125,6 +132,7 @@ impl<D: Dial> Gateway<D> {
             sessions,
             drain,
             enrolments: Semaphore::new(MAX_ENROLMENTS),
+            unknown: Semaphore::new(MAX_UNKNOWN),
             refusals: LogLimit::default(),
         })
     }
@@ -188,7 +196,10 @@ impl<D: Dial> Gateway<D> {
 
     /// The configuration for a session whose controller works with `memory`.
     fn server(&self, memory: PathMemory) -> Arc<noq::ServerConfig> {
-        let transport = self.transport.quic(MAX_FLOWS, memory);
+        let mut transport = self.transport.quic(MAX_FLOWS, memory);
+        if self.registry.has_tokens() {
+            transport.receive_window(UNKNOWN_WINDOW);
+        }
         let server = self.server.read().unwrap_or_else(PoisonError::into_inner);
         let mut server = server.clone();
         server.transport_config(Arc::new(transport));
@@ -265,17 +276,42 @@ impl<D: Dial> Gateway<D> {
         self.drain.send_replace(true);
     }
 
+    /// The hash of the token that a client shows who has shown no key; the handshake lets such
+    /// clients pass only while there are tokens. The error is told to the client.
+    async fn token(&self, arriving: &mut Arriving) -> Result<Fingerprint, (Code, &'static str)> {
+        let Ok(_place) = self.unknown.try_acquire() else {
+            let why = "too many clients have shown neither key nor token yet; try again";
+            return Err((Code::H3_EXCESSIVE_LOAD, why));
+        };
+        let why = "no request showed a bearer token that this gateway knows";
+        let shown = arriving.token(&*self.registry).await;
+        shown.ok_or((Code::H3_REQUEST_REJECTED, why))
+    }
+
     async fn serve(
         self: Arc<Self>,
         connection: noq::Connection,
         from: SocketAddr,
         memory: PathMemory,
     ) {
-        let Some(key) = Fingerprint::of_peer(&connection) else {
-            // The handshake requires a certificate; without one it is a defect of ours.
-            connection.close(VarInt::from_u32(0), b"no key was shown");
+        let Some(mut arriving) = self.requests.arriving(&connection).await else {
             return;
         };
+        let shown = match Fingerprint::of_peer(&connection) {
+            Some(key) => Ok(key),
+            None => self.token(&mut arriving).await,
+        };
+        let key = match shown {
+            Ok(key) => key,
+            Err((code, why)) => {
+                if let Some(left_out) = self.refusals.admit(now()) {
+                    tracing::warn!(%from, left_out, "no session: {why}");
+                }
+                close(&connection, code, why);
+                return;
+            }
+        };
+        connection.set_receive_window(self.transport.session_window());
         let role = self.registry.role(&key);
         let most = self.transport.max_sessions();
         if role == PeerRole::Terminal && !self.sessions.admit(key, &connection, most) {
@@ -307,7 +343,7 @@ impl<D: Dial> Gateway<D> {
         let known = lease.as_ref().map(PathLease::describe);
         tracing::info!(%from, %key, ?role, known, "session is up");
         self.retire(&key);
-        let serving = self.requests.serve(&connection, key, role);
+        let serving = self.requests.serve(&connection, &mut arriving, key, role);
         if role == PeerRole::Terminal {
             tokio::select! {
                 () = serving => {}

@@ -7,7 +7,8 @@ use bentpipe_quic::h3::{RecvStream, SendStream};
 use bytes::Bytes;
 use tokio::sync::SemaphorePermit;
 
-use super::requests::{Peer, RequestStream, Requests, refuse};
+use super::client::RequestStream;
+use super::requests::{Peer, Requests, refuse};
 use super::usage::Place;
 use crate::flow::FlowError;
 use crate::flow::stream::{Down as _, Up as _};

@@ -1,6 +1,13 @@
 //! The private key and certificate of one end.
 
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::SignatureScheme;
+use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 
 use bentpipe_quic::fingerprint::Fingerprint;
 
@@ -16,12 +23,34 @@ pub struct Identity {
     key: PrivatePkcs8KeyDer<'static>,
     pem: String,
     fingerprint: Fingerprint,
+    for_others: Option<Arc<CertifiedKey>>,
 }
 
 /// Why a text is not an identity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not an Ed25519 private key in PEM (PKCS #8): {0}")]
 pub struct IdentityError(String);
+
+/// Why a text is not a certificate with its key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a certificate and its private key in PEM: {0}")]
+pub struct CertificateError(String);
+
+/// The certificates of a gateway: its own, and the one for clients that do not prefer Ed25519.
+#[derive(Debug)]
+pub(super) struct Certificates {
+    own: Arc<CertifiedKey>,
+    for_others: Option<Arc<CertifiedKey>>,
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        // Terminals prefer this scheme; the libraries of others prefer others.
+        let is_terminal = hello.signature_schemes().first() == Some(&SignatureScheme::ED25519);
+        let for_others = self.for_others.as_ref().filter(|_| !is_terminal);
+        Some(for_others.unwrap_or(&self.own).clone())
+    }
+}
 
 impl Identity {
     /// The identity that belongs to 32 secret random bytes.
@@ -61,7 +90,22 @@ impl Identity {
             key: PrivatePkcs8KeyDer::from(key.serialize_der()),
             pem: key.serialize_pem(),
             fingerprint,
+            for_others: None,
         })
+    }
+
+    /// Reads a certificate with its chain and its key, both in PEM, which a gateway shows to
+    /// clients that do not prefer Ed25519: those that go by names and authorities.
+    pub fn set_for_others(&mut self, chain: &str, key: &str) -> Result<(), CertificateError> {
+        let wrong = |error: &dyn fmt::Display| CertificateError(error.to_string());
+        let chain = CertificateDer::pem_slice_iter(chain.as_bytes())
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| wrong(&error))?;
+        let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| wrong(&error))?;
+        let provider = rustls::crypto::ring::default_provider();
+        let both = CertifiedKey::from_der(chain, key, &provider).map_err(|error| wrong(&error))?;
+        self.for_others = Some(Arc::new(both));
+        Ok(())
     }
 
     /// The private key as text. Whoever reads it is this end.
@@ -84,6 +128,16 @@ impl Identity {
     /// The certificate that shows the public key.
     pub(super) fn certificate(&self) -> CertificateDer<'static> {
         self.certificate.clone()
+    }
+
+    /// What a gateway chooses from.
+    pub(super) fn certificates(&self) -> Certificates {
+        let key = rustls::crypto::ring::sign::any_eddsa_type(&self.key)
+            .expect("an Ed25519 key, which the provider has");
+        Certificates {
+            own: Arc::new(CertifiedKey::new(vec![self.certificate()], key)),
+            for_others: self.for_others.clone(),
+        }
     }
 
     /// The key behind it.

@@ -19,5 +19,5 @@ pub mod enrolment_line;
 
 pub use bentpipe_quic::fingerprint::{Fingerprint, FingerprintError};
 pub use gateway_keys::GatewayKeys;
-pub use key::{Identity, IdentityError};
+pub use key::{CertificateError, Identity, IdentityError};
 pub use registry::{PeerRole, Registry};

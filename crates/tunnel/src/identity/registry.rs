@@ -20,6 +20,12 @@ pub trait Registry: fmt::Debug + Send + Sync + 'static {
     /// What the peer with `key` may do.
     fn role(&self, key: &Fingerprint) -> PeerRole;
 
+    /// Whether there are clients without a key, which show a bearer token with each request. The
+    /// hash of a token that is good has the role of a terminal.
+    fn has_tokens(&self) -> bool {
+        false
+    }
+
     /// Enrols `terminal` on the strength of `enrolment`, which is thereby used up:
     /// afterwards it only lets the same terminal ask again. The error says why not.
     fn enrol(&self, enrolment: &Fingerprint, terminal: Fingerprint) -> Result<(), String>;

@@ -35,7 +35,8 @@ pub fn client(identity: &Identity, gateway: Vec<Fingerprint>) -> QuicClientConfi
     QuicClientConfig::try_from(tls).expect("the provider has QUIC's initial cipher suite")
 }
 
-/// TLS of a gateway that only speaks to those in `registry`.
+/// TLS of a gateway that only speaks to those in `registry`, and, while there are bearer tokens,
+/// to clients that show no key and come with a token after the handshake.
 pub fn server(identity: &Identity, registry: Arc<dyn Registry>) -> QuicServerConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = Arc::new(ExpectEnrolled {
@@ -47,8 +48,7 @@ pub fn server(identity: &Identity, registry: Arc<dyn Registry>) -> QuicServerCon
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("the provider has TLS 1.3")
         .with_client_cert_verifier(verifier)
-        .with_single_cert(vec![identity.certificate()], identity.private_key())
-        .expect("certificate and key belong together");
+        .with_cert_resolver(Arc::new(identity.certificates()));
     tls.alpn_protocols = vec![ALPN.to_vec()];
     // No resumption and no early data: every session shows its key anew.
     tls.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
@@ -63,7 +63,7 @@ fn refused(text: String) -> rustls::Error {
 
 /// How both verifiers check that the other end has the key that it shows.
 macro_rules! signatures {
-    () => {
+    ($($scheme:ident),+) => {
         fn verify_tls12_signature(
             &self,
             _message: &[u8],
@@ -84,7 +84,7 @@ macro_rules! signatures {
         }
 
         fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-            vec![SignatureScheme::ED25519]
+            vec![$(SignatureScheme::$scheme),+]
         }
     };
 }
@@ -116,7 +116,7 @@ impl ServerCertVerifier for ExpectGateway {
         )))
     }
 
-    signatures!();
+    signatures!(ED25519);
 }
 
 /// Accepts terminals and enrolment keys that the registry knows, and nobody else.
@@ -130,6 +130,10 @@ struct ExpectEnrolled {
 impl ClientCertVerifier for ExpectEnrolled {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        !self.registry.has_tokens()
     }
 
     fn verify_client_cert(
@@ -148,5 +152,6 @@ impl ClientCertVerifier for ExpectEnrolled {
         }
     }
 
-    signatures!();
+    // Other people's programs rarely have Ed25519.
+    signatures!(ED25519, ECDSA_NISTP256_SHA256);
 }

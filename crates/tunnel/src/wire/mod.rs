@@ -7,9 +7,11 @@
 //! - [`enrol`]: the requests to enrol a terminal, and to change its key
 //! - [`notices`]: what the gateway has to tell a terminal
 //! - [`request`]: any of them, as the gateway reads it
+//! - [`bearer`]: the token of a client without a key
 //! - [`proxy_status`]: the answer when a request fails
 
 pub mod proxy_status;
+pub mod bearer;
 pub mod connect;
 pub mod datagram;
 pub mod capsule;
