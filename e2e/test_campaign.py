@@ -113,6 +113,22 @@ def test_killed_in_real_time_it_loses_the_run_in_flight_and_leaves_nothing_behin
         time.sleep(0.1)
 
 
+def test_a_cold_session_has_carried_no_warm_up(tmp_path: Path) -> None:
+    text = (
+        PLAN.replace('["virtual", "real"]', '"real"')
+        .replace("repetitions = 2", "repetitions = 1\nparallel = 1")
+        .replace('["direct", "bentpipe"]', '"bentpipe"')
+        .replace('["first byte", "download 2 MB", "page HTTP/2"]', '"first byte"')
+    )
+    campaign = begun(tmp_path, text + 'session = "cold"\nneighbours = 2\n')
+    assert execute(campaign) is engine.Ending.DONE
+    assert set(campaign.state().verdicts()) <= {"ok", "emulator late"}
+    (path,) = Path(campaign.store_url).glob(f"*/*/{PROVENANCE}")
+    provenance = json.loads(path.read_text())
+    assert provenance["neighbours"] == 2
+    assert "warm_up" not in provenance["evidence"]
+
+
 def test_a_run_that_takes_longer_than_its_limit_is_ended(tmp_path: Path) -> None:
     text = (
         PLAN.replace("timeout = 1000", "timeout = 1.5")

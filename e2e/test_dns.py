@@ -1,7 +1,9 @@
 """DNS through the tunnel: `dig` asks the terminal, and a real name server behind the gateway answers."""
 
 import re
+import signal
 import socket
+import ssl
 import struct
 import subprocess
 import time
@@ -22,6 +24,8 @@ from test_operation import status
 
 ANOTHER4 = "10.77.2.9"
 """An address of the server that no name has."""
+RESOLVER_NAME = "resolver.lan.example"
+DOT_PORT = 853
 LONG_TEXT = "a text of some length that fills an answer"
 
 
@@ -240,3 +244,58 @@ def test_a_page_by_name(tunnel: Bentpipe, tmp_path: Path) -> None:
     )  # fmt: skip
     eventually(lambda: fetch.exit_code is not None, "the transfer ends")
     assert fetch.exit_code == 0, fetch.tail()
+
+
+def certificate(directory: Path, number: int) -> None:
+    """Write the certificate and the key that the terminal shows, and at first an authority that made it."""
+    made = {each: str(directory / each) for each in ("ca.key", "ca.pem", "dns.key", "dns.csr", "dns.pem", "names")}
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    ca = ["-keyout", made["ca.key"], "-out", made["ca.pem"], "-subj", "/CN=authority"]
+    Path(made["names"]).write_text(f"subjectAltName=DNS:{RESOLVER_NAME}\n")
+    own = ["-keyout", made["dns.key"], "-out", made["dns.csr"], "-subj", f"/CN={RESOLVER_NAME}"]
+    sign = ["-in", made["dns.csr"], "-CA", made["ca.pem"], "-CAkey", made["ca.key"], "-out", made["dns.pem"]]
+    commands = [
+        *([["req", "-x509", *curve, *ca]] if number == 1 else []),
+        ["req", *curve, *own],
+        ["x509", "-req", *sign, "-set_serial", str(number), "-extfile", made["names"]],
+    ]
+    for command in commands:
+        subprocess.run(["openssl", *command], check=True, capture_output=True)
+    Path(made["dns.key"]).chmod(0o600)
+
+
+def shown(path: Topology, ca: Path) -> str:
+    """The number of the certificate that a client is shown, which believes the authority alone."""
+    context = ssl.create_default_context(cafile=str(ca))
+    with path.client.socket() as plain:
+        plain.settimeout(PATIENCE_S)
+        plain.connect((RESOLVER[0], DOT_PORT))
+        with context.wrap_socket(plain, server_hostname=RESOLVER_NAME) as client:
+            found = client.getpeercert()
+            assert found is not None
+            return str(found["serialNumber"])
+
+
+def test_over_tls_with_a_certificate_that_can_be_renewed(own_tunnel: Bentpipe) -> None:
+    host.require(("dig", "dnsmasq"))
+    path, config = own_tunnel.path, own_tunnel.terminal_config
+    own_tunnel.terminal.stop()
+    directory = config.parent.absolute()
+    certificate(directory, 1)
+    files = f'certificate = "{directory}/dns.pem"\nkey = "{directory}/dns.key"\n'
+    config.write_text(f'{config.read_text()}\n[dns.tls]\nlisten = ["{RESOLVER[0]}:{DOT_PORT}"]\n{files}')
+    own_tunnel.start_terminal()
+    ca = directory / "ca.pem"
+    secure = (f"-p{DOT_PORT}", f"+tls-ca={ca}", f"+tls-hostname={RESOLVER_NAME}")
+    with name_server(path):
+        assert dig(path, *secure, "www.lab.example").data == [SERVER4]
+        assert len(dig(path, *secure, "long.lab.example", "TXT").records) == 40
+    assert shown(path, ca) == "01"
+    certificate(directory, 2)
+    own_tunnel.terminal.signal(signal.SIGHUP)
+    eventually(lambda: shown(path, ca) == "02", "the new certificate is shown")
+    (directory / "dns.pem").write_text("none")
+    own_tunnel.terminal.signal(signal.SIGHUP)
+    log = own_tunnel.terminal.log
+    eventually(lambda: "keeps the certificate" in log.read_text(), "what is wrong is told")
+    assert shown(path, ca) == "02"

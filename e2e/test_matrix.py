@@ -2,6 +2,7 @@
 
 import json
 import os
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,11 +10,14 @@ import polars as pl
 import pytest
 
 from bentpipe_lab.matrix import cell
+from bentpipe_lab.net import netns
 from bentpipe_lab.net.netns import Namespace
-from bentpipe_lab.net.topology import Topology, topology
+from bentpipe_lab.net.topology import LAN, Topology, topology
 from bentpipe_lab.records.sample import Outcome
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.stacks import cache, endpoint, manifest
+from bentpipe_lab.systems import SYSTEMS
+from bentpipe_lab.systems.contract import Settings
 
 FILE = "2MB"
 LISTEN = "import socket, time; s = socket.socket(type=socket.SOCK_DGRAM); s.bind(('', 443)); time.sleep(600)"
@@ -46,6 +50,22 @@ queue = "100 kB"
 rate = "20 Mbit/s"
 delay = "10 ms"
 queue = "100 kB"
+"""
+
+PODMAN = """\
+#!/bin/sh
+case $1 in
+    create) echo container ;;
+    export) exec cat {image} ;;
+    inspect) printf 'GREETING=of the image\\nPATH=/bin\\n\\n' ;;
+esac
+"""
+IMAGE = """\
+#!/bin/sh
+/setup.sh && /wait-for-it.sh sim:57832 -s -t 30
+test ! -e /implementations
+echo "$GREETING: $ROLE $TESTCASE $REQUESTS"
+cp /www/2MB /downloads/
 """
 
 Toy = Callable[[str, str], str]
@@ -112,6 +132,20 @@ def test_a_download_by_quic_is_measured_from_its_packets(path: Topology, toy: To
     assert {"client-packets.parquet", "server-streams.parquet", "client-trace.json"} <= set(outcome.files)
     packets = pl.read_parquet(outcome.files["client-packets.parquet"])
     assert (packets["datagram"] <= 1500 - 28).all(), "larger than any wire carries: a device segments"
+
+
+def test_a_proxy_that_splits_quic_may_lie_between(tmp_path: Path, toy: Toy) -> None:
+    name = toy("ngtcp2", NGTCP2)
+    system = SYSTEMS["quic-pep"]
+    with topology(tmp_path) as path:
+        system.start(path, Settings())
+        system.show_in_path(path)
+        # The server is started anew for each run; the proxies are not.
+        outcomes = [fetched(path, name, name) for _ in range(2)]
+    assert [outcome.verdict for outcome in outcomes] == [Verdict.OK] * 2, outcomes
+    near, far = (json.loads(Path(outcomes[1].files[f"{side}-trace.json"]).read_text()) for side in ("client", "server"))
+    assert near["connections"][0]["client"].startswith(LAN.far4)
+    assert {each["client"].split(":")[0] for each in far["connections"]} == {system.address_at_server()}
 
 
 def test_what_the_emulator_did_with_its_packets_is_kept_of_a_run(tmp_path: Path, toy: Toy) -> None:
@@ -202,6 +236,49 @@ def test_an_endpoint_has_fixed_paths_and_sees_nothing_of_the_other(path: Topolog
     assert "all well" in outcome.detail
     assert not Path("/www").exists()
     assert "server" not in Path("/etc/hosts").read_text()
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Something that says it is podman, and has an image of a shell and a copying client."""
+    image = tmp_path / "image.tar"
+    with tarfile.open(image, "w") as tar:
+        for program in ("/bin/sh", "/bin/cp"):
+            said = netns.checked(["ldd", program])
+            libraries = {word for word in said.split() if word.startswith("/")}
+            for file in (program, *libraries):
+                tar.add(Path(file).resolve(), file.lstrip("/"))
+        (tmp_path / "run_endpoint.sh").write_text(IMAGE)
+        (tmp_path / "run_endpoint.sh").chmod(0o755)
+        tar.add(tmp_path / "run_endpoint.sh", "run_endpoint.sh")
+    podman = tmp_path / "bin" / "podman"
+    podman.parent.mkdir()
+    podman.write_text(PODMAN.format(image=image))
+    podman.chmod(0o755)
+    (tmp_path / "images.toml").write_text('[copier]\nimage = "example/copier@sha256:12"\nclient = ["h3"]\n')
+    monkeypatch.setenv("PATH", f"{podman.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("BENTPIPE_IMAGES", str(tmp_path / "images.toml"))
+    monkeypatch.setenv("BENTPIPE_STACKS", str(tmp_path / "stacks"))
+    manifest.all_manifests.cache_clear()
+    yield podman
+    manifest.all_manifests.cache_clear()
+
+
+def test_an_image_made_for_the_interop_runner_runs_without_its_engine(path: Topology, engine: Path) -> None:
+    for name in ("copier", "ngtcp2"):
+        state = cache.install(cache.root(), manifest.manifest(name))
+        assert state.version, state.why
+    engine.unlink()
+    outcome = fetched(path, "copier", "ngtcp2")
+    assert outcome.verdict is Verdict.FELL_BACK, outcome.detail
+    assert Path(outcome.files["client.log"]).read_text() == "of the image: client http3 https://server:443/2MB"
+
+
+def test_an_image_that_cannot_be_had_is_not_installed(engine: Path) -> None:
+    engine.write_text("#!/bin/sh\necho no daemon >&2\nexit 1\n")
+    state = cache.install(cache.root(), manifest.manifest("copier"))
+    assert state.version is None
+    assert "cannot pull example/copier@sha256:12" in state.why
 
 
 def test_what_could_not_be_installed_is_a_verdict(path: Topology, toy: Toy) -> None:

@@ -15,6 +15,7 @@ import tomli_w
 
 from bentpipe_lab.matrix import agent
 from bentpipe_lab.net import host, netns
+from bentpipe_lab.net.authority import Authority
 from bentpipe_lab.net.netns import Namespace
 from bentpipe_lab.net.process import Process
 from bentpipe_lab.stacks import certificates
@@ -186,7 +187,7 @@ def first_byte_ns(table: Path) -> int:
 
 
 def test_an_end_whose_lab_is_gone_leaves_nothing_behind(machines: Machines, installed: Path, tmp_path: Path) -> None:
-    certificates.make(tmp_path / "certificates", ["server"], [BETWEEN["server"]])
+    certificates.make(tmp_path / "certificates", Authority.at(tmp_path / "authority"), ["server"], [BETWEEN["server"]])
     texts = {name: (tmp_path / "certificates" / name).read_text() for name in ("ca.pem", "cert.pem", "priv.key")}
     task = agent.Task(
         "server", "ngtcp2", "h3", {}, "2MB", 60, BETWEEN["server"], texts, "access0", None,

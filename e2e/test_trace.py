@@ -182,6 +182,20 @@ def test_a_truncated_capture_is_read_up_to_where_it_ends(captured: Path, tmp_pat
     assert pl.read_parquet(tmp_path / "out" / "cut.pcapng" / "packets.parquet").height > 100
 
 
+def test_a_damaged_capture_is_read_up_to_the_damage(captured: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.pcapng"
+    content = bytearray(captured.read_bytes())
+    content[600_000:604_000] = b"\xff" * 4000
+    damaged.write_bytes(content)
+    done = bentpipe("trace", damaged, "--out", tmp_path / "out", "--json")
+    assert done.returncode == 1
+    summary = json.loads(done.stdout)
+    assert summary["damage"]
+    before = [each for each in summary["connections"] if each["server_sent"]["stream_bytes"] > 100_000]
+    assert before
+    assert pl.read_parquet(tmp_path / "out" / damaged.name / "packets.parquet").height > 300
+
+
 def test_what_is_no_capture_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("hello")
     done = bentpipe("trace", tmp_path / "x", "--out", tmp_path)

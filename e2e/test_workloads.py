@@ -138,6 +138,20 @@ def test_quic_is_measured_at_both_ends(tmp_path: Path, capsys: pytest.CaptureFix
     assert any(row.get("window_bytes") for row in line["samples"])
 
 
+@pytest.mark.parametrize("option", [{"over": "TCP"}, {"resumed": "yes"}])
+def test_perf_goes_over_tcp_and_resumes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: dict[str, str]
+) -> None:
+    line = measured(tmp_path, capsys, "perf", {"seconds": "2", **option})
+    if line is not None:
+        metrics = line["result"]["metrics"]
+        assert metrics["goodput_mbit_s"] > 1
+        # With 0-RTT the request does not wait for the handshake: its answer is there after a round trip of 50 ms.
+        first = metrics["first_byte_s"]
+        assert first > 0.05
+        assert option != {"resumed": "yes"} or first < 1.5 * metrics["establishment_s"]
+
+
 def test_a_controller_that_nobody_has_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(AssertionError, match="no-such-controller"):
         measured(tmp_path, capsys, "perf", {"controller": "no-such-controller"})

@@ -56,3 +56,41 @@ debian_source() {
         tar -xf "$(cut -d ' ' -f 3 "$here/source.sha256")"
     )
 }
+
+# image_install REFERENCE: the file system of an image that was made for the QUIC interop runner, by podman or docker,
+# which is needed for nothing else. What the images do to the runner's network is left out: ours stands.
+image_install() {
+    engine=$(command -v podman || command -v docker) || not_to_be_had "neither podman nor docker is installed"
+    "$engine" pull "$1" >&2 || not_to_be_had "$engine cannot pull $1"
+    container=$("$engine" create "$1")
+    rm -rf "$STACK/image"
+    mkdir "$STACK/image"
+    "$engine" export "$container" | tar -x -C "$STACK/image" --exclude='dev/*'
+    "$engine" inspect --format '{{range .Config.Env}}{{println .}}{{end}}' "$container" >"$STACK/environment"
+    "$engine" rm "$container" >&2
+    [ -x "$STACK/image/run_endpoint.sh" ] || not_to_be_had "$1 has no /run_endpoint.sh: it was not made for the interop runner"
+    for script in setup.sh wait-for-it.sh; do
+        rm -f "$STACK/image/$script"
+        printf '#!/bin/sh\n' >"$STACK/image/$script"
+        chmod +x "$STACK/image/$script"
+    done
+}
+
+# image_run: becomes the image's endpoint, with the fixed paths in its file system.
+image_run() {
+    honours
+    for place in www certs downloads logs proc dev tmp etc; do mkdir -p "$STACK/image/$place"; done
+    for place in www certs downloads logs; do mount --bind "/$place" "$STACK/image/$place"; done
+    mount -t proc proc "$STACK/image/proc"
+    mount --rbind /dev "$STACK/image/dev"
+    mount -t tmpfs -o size=512m,mode=1777 tmp "$STACK/image/tmp"
+    for file in hosts resolv.conf; do
+        rm -f "$STACK/image/etc/$file"
+        cat "/etc/$file" >"$STACK/image/etc/$file"
+    done
+    change_root=$(command -v chroot)
+    while IFS= read -r setting; do
+        [ -z "$setting" ] || export "${setting?}"
+    done <"$STACK/environment"
+    exec "$change_root" "$STACK/image" /run_endpoint.sh
+}

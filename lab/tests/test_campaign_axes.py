@@ -23,12 +23,13 @@ workload = "first byte"
 
 def test_tcp_is_set_at_single_nodes(tmp_path: Path) -> None:
     text = PLAN_REAL + 'tcp_controller = "cubic"\n"server.tcp_controller" = ["bbr", "reno"]\n'
-    text += '"client.tcp_initial_window" = 32\n'
+    text += '"client.tcp_initial_window" = 32\n"tcp_buffer" = "6 MiB"\n'
     expansion = points.expand(plan.parse(text, tmp_path))
     assert [point.tcp["server.tcp_controller"] for point in expansion.points] == ["bbr", "reno"]
     chosen = KernelTcp.of(expansion.points[0].tcp)
     assert (chosen.controller("server"), chosen.controller("gateway")) == ("bbr", "cubic")
     assert chosen.initial_windows == {"client": 32}
+    assert chosen.buffers == {"": 6 << 20}
     assert len({point.path for point in expansion.points}) == 2
 
 
@@ -36,6 +37,7 @@ def test_tcp_is_set_at_single_nodes(tmp_path: Path) -> None:
     ("axis", "message"),
     [
         ('"servr.tcp_controller" = "bbr"', "no axis 'servr.tcp_controller'; did you mean 'server.tcp_controller'"),
+        ('tcp_buffer = "6 Mib"', "axes.tcp_buffer = '6 Mib': give a number and a unit, like \"25 kB\""),
         ('"server.tcp_initial_window" = 0', "axes.server.tcp_initial_window = 0: give a whole number from 1"),
         ('"workload.sise" = "1 MB"', "no option 'sise'; did you mean 'size'"),
         ('"workload.size" = "1 MB"', "workload.size is set, but first byte in real time has none"),

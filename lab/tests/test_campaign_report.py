@@ -82,7 +82,7 @@ def put(store: Any, point: Mapping[str, Any], run: Run, verdict: str, detail: st
         for step in range(count)
     ]  # fmt: skip
     lines = "".join(f"{json.dumps(sample)}\n" for sample in samples)
-    store.put(run, {RESULT: json.dumps(result), SAMPLES: lines, PROVENANCE: "{}"})
+    store.put(run, {RESULT: json.dumps(result), SAMPLES: lines, PROVENANCE: json.dumps({"load": [1.5, 1.0, 0.5]})})
 
 
 @pytest.fixture(scope="module")
@@ -241,6 +241,21 @@ def test_a_campaign_without_a_run_that_ended_well_has_a_report(tmp_path: Path) -
     assert "curl is not installed" in report.write(made).read_text()
 
 
+def test_pages_have_one_distribution_together(tmp_path: Path) -> None:
+    text = TEXT.replace('["first byte", "page HTTP/2"]', '"web page"')
+    text = text.replace('controller = ["satellite", "cubic"]\n', "")
+    text = text[: text.index('"scenario.')] + '"workload.page" = ["site 1", "site 2", "chain"]\n'
+    made = made_up(tmp_path / "pages", text, samples=0)
+    report.write(made)
+    table = pl.read_csv(made.directory / "report" / "data" / "page-loads.csv")
+    assert table["panel"].n_unique() == 2
+    assert set(table["variant"]) == {"direct", "bentpipe"}
+    assert table.filter(pl.col("share") > 1).is_empty()
+    whole = table.group_by("panel", "variant").agg(pl.len(), pl.col("share").max())
+    # 3 pages, 8 loads each; those that did not end well are never done.
+    assert all(20 <= count <= 24 for count in whole["len"])
+
+
 def test_campaigns_are_compared_point_by_point(tmp_path: Path, campaign: directory.Campaign) -> None:
     slower = made_up(tmp_path / "slower", factor=1.5, samples=0)
     out = io.StringIO()
@@ -251,7 +266,7 @@ def test_campaigns_are_compared_point_by_point(tmp_path: Path, campaign: directo
         commands.compare(campaign.directory, other.directory, Console(file=out))
 
 
-@pytest.mark.parametrize("form", commands.FORMATS)
+@pytest.mark.parametrize("form", ["csv", "parquet", "duckdb"])
 def test_exports_hold_every_attempt_and_every_sample(campaign: directory.Campaign, tmp_path: Path, form: str) -> None:
     commands.export(campaign.directory, form, tmp_path, Console(file=io.StringIO()))
     match form:
@@ -263,6 +278,21 @@ def test_exports_hold_every_attempt_and_every_sample(campaign: directory.Campaig
             with duckdb.connect(str(tmp_path / "made-up.duckdb")) as base:
                 counts = [len(base.table(name).fetchall()) for name in ("runs", "samples")]
     assert counts == [36 * 8 + 9, 36 * 8 * 20]
+
+
+def test_results_are_one_small_table_of_points(campaign: directory.Campaign, tmp_path: Path) -> None:
+    commands.export(campaign.directory, "results", tmp_path, Console(file=io.StringIO()))
+    text = (tmp_path / "made-up.csv").read_text()
+    head = [line for line in text.splitlines() if line.startswith("#")]
+    assert "begun " in head[1]
+    assert "processors" in head[1]
+    assert "load of the machine in the runs: 1.5 to 1.5" in head[2]
+    rows = pl.read_csv(io.StringIO(text), comment_prefix="#").filter(pl.col("metric") == "seconds")
+    assert rows.height == 36
+    assert set(rows["n_total"]) <= {7, 8}
+    assert rows["late"].sum() > 0
+    assert rows["median"].is_not_null().all()
+    assert (rows["median"] > rows["bound"]).all()
 
 
 def test_an_unknown_format_is_told(campaign: directory.Campaign, tmp_path: Path) -> None:

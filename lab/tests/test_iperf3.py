@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 
 from bentpipe_lab.records.verdict import Verdict
-from bentpipe_lab.workloads.iperf3 import judged, to_plateau
+from bentpipe_lab.workloads.iperf3 import judged, received_by, to_plateau
 
 
 def report(rates: list[int]) -> dict[str, Any]:
     received = [{"sum": {"end": (place + 1) / 10, "bytes": rate}} for place, rate in enumerate(rates)]
-    sent = [{"streams": [{"snd_cwnd": 14_480, "rtt": 600_000, "retransmits": 1}]} for _ in rates]
+    sent = [
+        {"sum": {"end": place / 10 + 0.11}, "streams": [{"snd_cwnd": 14_480, "rtt": 600_000, "retransmits": 1}]}
+        for place, _ in enumerate(rates)
+    ]
     return {
         "intervals": received,
         "server_output_json": {"intervals": sent},
@@ -35,8 +38,11 @@ def test_a_report_has_goodput_at_the_receiver_and_the_window_of_the_sender() -> 
 def test_several_connections_have_the_sum_of_their_windows() -> None:
     told = report([10_000] * 20)
     streams = [{"snd_cwnd": 10_000, "rtt": 500_000, "retransmits": 0}, {"snd_cwnd": 20_000, "rtt": 700_000}]
-    told["server_output_json"]["intervals"] = [{"streams": streams}] * 20
-    row = judged(json.dumps(told), "", 0, download=True).samples[0]
+    told["server_output_json"]["intervals"] = [{"sum": {"end": second}, "streams": streams} for second in (1.0, 2.0)]
+    samples = judged(json.dumps(told), "", 0, download=True).samples
+    # The sender looked once a second.
+    assert [row["at_s"] for row in samples if "window_bytes" in row] == [1.0, 2.0]
+    row = samples[9]
     assert (row["window_bytes"], row["rtt_s"], row["retransmitted_packets"]) == (30_000, pytest.approx(0.6), 0)
 
 
@@ -50,3 +56,10 @@ def test_what_iperf3_says_of_its_failure_is_the_verdict() -> None:
 def test_a_transfer_at_its_full_rate_from_the_beginning_is_there_after_a_second() -> None:
     samples = [{"at_s": place / 10, "received_bytes": 1000 * place} for place in range(1, 51)]
     assert to_plateau(samples) == 1.0
+
+
+def test_samples_that_come_a_little_late_do_not_shift_what_had_arrived() -> None:
+    samples = [{"at_s": place * 1.001, "received_bytes": 1000 * place} for place in range(1, 16)]
+    assert received_by(samples, 10.0) == pytest.approx(10_000 / 1.001)
+    assert samples[-1]["received_bytes"] - received_by(samples, 14.015) == pytest.approx(1000 / 1.001)
+    assert received_by([], 10.0) == 0

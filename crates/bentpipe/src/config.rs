@@ -2,6 +2,8 @@
 //!
 //! The types are also what docs/configuration.md and the JSON Schemas are made from.
 
+mod dns;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,10 +14,12 @@ use bentpipe_tunnel::gateway::egress::Egress;
 use bentpipe_tunnel::gateway::policy::Policy;
 use bentpipe_tunnel::terminal::dns::Settings;
 use bentpipe_tunnel::transport::Transport;
-use bentpipe_units::{Bytes, Span};
+use bentpipe_units::Span;
 use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
+
+pub use dns::{Dns, DnsTls};
 
 /// `gateway.toml`.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -199,36 +203,6 @@ pub struct Ingress {
     pub http: Option<Http>,
 }
 
-/// A resolver for applications. Their questions are answered by the gateway's name servers, or
-/// from what was answered before; never outside the tunnel.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Dns {
-    /// Addresses and ports, UDP and TCP, like `["127.0.0.1:53", "192.168.1.1:53"]`. None with
-    /// transparent ingress: then it answers what passes alone.
-    #[serde(default, deserialize_with = "socket_addresses")]
-    #[schemars(with = "Vec<String>")]
-    pub listen: Vec<SocketAddr>,
-    /// Networks whose hosts may ask, beside this machine itself.
-    #[serde(default, deserialize_with = "networks")]
-    #[schemars(with = "Vec<String>")]
-    pub clients: Vec<ipnet::IpNet>,
-    /// Networks whose addresses an answer may name although they are not public. Any other
-    /// private address makes an answer refused: a name on the internet could otherwise lead a
-    /// browser to hosts of this network (DNS rebinding).
-    #[serde(default, deserialize_with = "networks")]
-    #[schemars(with = "Vec<String>")]
-    pub allow_private: Vec<ipnet::IpNet>,
-    /// What kept answers may take of memory.
-    #[serde(default = "dns_cache")]
-    #[schemars(with = "String")]
-    pub cache: Bytes,
-}
-
-fn dns_cache() -> Bytes {
-    Bytes::new(8 << 20)
-}
-
 impl Terminal {
     /// How names are resolved, if they are.
     pub fn resolver(&self) -> Option<Settings> {
@@ -238,28 +212,10 @@ impl Terminal {
         };
         match (&self.dns, &self.ingress.transparent) {
             (Some(dns), _) => Some(settings(dns.cache, dns.allow_private.clone())),
-            (None, Some(transparent)) if transparent.dns => Some(settings(dns_cache(), Vec::new())),
-            _ => None,
-        }
-    }
-}
-
-impl Dns {
-    fn check(&self, passes: bool) -> Result<(), String> {
-        if self.listen.is_empty() && !passes {
-            return Err("dns.listen = []: name at least one address, like [\"127.0.0.1:53\"], or remove [dns]".into());
-        }
-        for listen in &self.listen {
-            if listen.ip().is_unspecified() {
-                return Err(format!(
-                    "dns.listen: \"{listen}\" is every address, and a reply has to come from the one that was asked; list them, like [\"127.0.0.1:53\", \"192.168.1.1:53\"]"
-                ));
+            (None, Some(transparent)) if transparent.dns => {
+                Some(settings(dns::cache(), Vec::new()))
             }
-        }
-        match (self.listen.is_empty(), self.clients.is_empty()) {
-            (true, true) => Ok(()),
-            (true, false) => Err("dns.clients has no effect: what passes is answered for everybody, and dns.listen = []; remove it, or name addresses".into()),
-            _ => check_clients("dns", &self.listen, &self.clients),
+            _ => None,
         }
     }
 }
@@ -616,6 +572,18 @@ mod tests {
                 "list them, like",
             ),
             ("listen = []", "name at least one address"),
+            (
+                "tls = { listen = [], certificate = \"c\", key = \"k\" }",
+                "dns.listen = []",
+            ),
+            (
+                "listen = [\"127.0.0.1:53\"]\ntls = { listen = [], certificate = \"c\", key = \"k\" }",
+                "dns.tls.listen = []",
+            ),
+            (
+                "tls = { listen = [\"192.168.1.1:853\"], certificate = \"c\", key = \"k\" }",
+                "clients = [\"192.168.1.0/24\"]",
+            ),
         ] {
             let said = refusal(&format!("{ingress}[dns]\n{dns}\n"));
             assert!(said.contains(told), "{dns}: {said}");

@@ -379,6 +379,16 @@ fn check_mode(path: &Path, what: &str, why: &str, else_: &str) -> Result<(), Fai
     ))
 }
 
+/// Refuses a TLS key that others may read.
+pub fn check_tls_key(path: &Path) -> Result<(), Failure> {
+    check_mode(
+        path,
+        "private key",
+        "whoever reads it can pass for this resolver",
+        "have another certificate made",
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

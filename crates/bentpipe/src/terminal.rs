@@ -3,6 +3,7 @@
 mod gateways;
 mod join;
 mod key;
+mod names;
 mod paired_keys;
 
 use std::net::SocketAddr;
@@ -15,7 +16,7 @@ use bentpipe_os::http_connect::{self, Proxy};
 use bentpipe_os::machine::Machine;
 use bentpipe_os::privileges::{self, Needs};
 use bentpipe_os::ways::Ways;
-use bentpipe_os::{dns, ingress, limits, network_changes, quic, secret, tproxy};
+use bentpipe_os::{ingress, limits, network_changes, quic, secret, tproxy};
 use bentpipe_tunnel::identity::{Fingerprint, Identity};
 use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::session::remote_address;
@@ -148,8 +149,8 @@ fn start(files: Files) -> Result<(), Failure> {
             || config
                 .dns
                 .iter()
-                .flat_map(|dns| &dns.listen)
-                .any(|address| listens(Some(*address))),
+                .flat_map(config::Dns::addresses)
+                .any(|address| listens(Some(address))),
     };
     privileges::give_up(config.user.as_deref(), needs).map_err(anyhow::Error::from)?;
     daemon::block_on(serve(files, config))
@@ -218,14 +219,11 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
         tasks.spawn(async move { match renew.await {} });
         resolver = Some(new);
     }
-    if let (Some(names), Some(resolver)) = (&config.dns, &resolver) {
-        for address in &names.listen {
-            let sockets = dns::listen(*address).await.map_err(|error| {
-                daemon::cannot_listen("dns.listen", "UDP and TCP", *address, &error)
-            })?;
-            tasks.spawn(dns::serve(sockets, names.clients.clone(), resolver.clone()));
-            taken.push(format!("DNS on {address}"));
-        }
+    let mut certificate = None;
+    if let (Some(dns), Some(resolver)) = (&config.dns, &resolver) {
+        let (told, shown) = names::listen(dns, resolver, &mut tasks).await?;
+        taken.extend(told);
+        certificate = shown;
     }
     let status: Ask = {
         let (terminal, transport) = (terminal.clone(), config.transport.clone());
@@ -320,6 +318,9 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
             orderly = stop.stop() => break orderly,
             _ = reload.recv() => {
                 reload_key(&files, &renewed);
+                if let Some(certificate) = &certificate {
+                    certificate.read_again();
+                }
                 let rules = rules.as_ref().map(|(rules, _)| &**rules);
                 if let Some(new) = reloaded(&files, &config, rules).await {
                     config = new;

@@ -134,3 +134,18 @@ fn a_plan_that_is_wrong_starts_nothing() {
         assert!(!place.0.join("out").exists(), "{expected}");
     }
 }
+
+#[test]
+fn this_machine_can_be_a_host_of_a_plan() {
+    let place = Place::new("host");
+    let ended = Command::new(env!("CARGO_BIN_EXE_bentpipe"))
+        .args(["sim", "record-host", "--for", "1 s"])
+        .output()
+        .unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    let host = String::from_utf8(ended.stdout).unwrap();
+    let plan = PLAN.replace("bytes = \"200 kB\"", &format!("bytes = \"200 kB\"\n{host}"));
+    assert_ne!(plan, PLAN);
+    let ended = place.run(&plan);
+    assert!(ended.status.success(), "{host}\n{ended:?}");
+}

@@ -1,7 +1,7 @@
 //! The machines of a plan: one of those that the simulator knows, and what is different on it.
 
 use bentpipe_units::Span;
-use bentpipe_vnet::host::HostSpec;
+pub use bentpipe_vnet::host::{HostSpec, WakeUp, fit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,8 @@ pub enum Machine {
     Quiet,
     /// Two processors at load 5 to 13.
     Busy,
+    /// Two processors with several compilers at work (load 17), as recorded.
+    Loaded,
     /// A router with a clock of 250 Hz, a slow processor and no segmentation offload.
     Slow,
 }
@@ -57,6 +59,7 @@ impl HostFile {
             Machine::Ideal => HostSpec::IDEAL,
             Machine::Quiet => HostSpec::QUIET,
             Machine::Busy => HostSpec::BUSY,
+            Machine::Loaded => HostSpec::LOADED,
             Machine::Slow => HostSpec::SLOW,
         };
         HostSpec {

@@ -17,7 +17,7 @@ mod range;
 mod shape;
 pub mod sweep;
 mod change;
-mod host;
+pub mod host;
 mod plan;
 mod tunnel;
 pub mod study;

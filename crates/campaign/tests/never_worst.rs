@@ -28,6 +28,20 @@ fn slow_links_of_a_drawn_set_keep_most_of_the_best_goodput() {
     }
 }
 
+/// Twenty packets back to back overflow a short queue; what follows them is what came through, not
+/// twice the first window.
+#[test]
+fn a_first_hundred_kilobytes_through_a_short_queue_do_not_flood_it() {
+    for (seed, link) in [(303, 14), (303, 10), (101, 9)] {
+        let controllers = [Choice::Satellite, Choice::Cubic, Choice::NewReno];
+        let runs = never_worst::runs(seed, &[link], &controllers, Vec::new(), Instant::now());
+        let cells = never_worst::cells(&runs, Choice::Satellite);
+        let first = (cells.iter().find(|cell| cell.measure == "100 kB")).expect("it arrives");
+        let title = draw::draw(seed, link).title;
+        assert!(first.score >= 0.9, "{:.3} on {title}", first.score);
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_figures() {
     let figures = || never_worst::runs(1, &[0], &[Choice::Satellite], Vec::new(), Instant::now());

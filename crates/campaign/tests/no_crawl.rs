@@ -6,7 +6,9 @@ use bentpipe_campaign::budget::draw::Drawn;
 use bentpipe_campaign::budget::never_worst;
 use bentpipe_cc::Choice;
 use bentpipe_link::Scenario;
-use bentpipe_sim::Records;
+use bentpipe_sim::quic::Transfer;
+use bentpipe_sim::{Nodes, Records};
+use bentpipe_units::{Bytes, Span};
 use bentpipe_vnet::host::HostSpec;
 
 /// A link of 5 Mbit/s and 120 ms, with `forward` beside.
@@ -49,6 +51,7 @@ fn eighty_percent_of_the_link_twelve_round_trips_after_a_disturbance() {
         HostSpec::IDEAL,
         HostSpec::QUIET,
         HostSpec::BUSY,
+        HostSpec::LOADED,
         HostSpec::SLOW,
     ];
     for disturbance in disturbances {
@@ -67,20 +70,61 @@ fn eighty_percent_of_the_link_twelve_round_trips_after_a_disturbance() {
     }
 }
 
+/// GEO with a queue of one bandwidth-delay product, `forward` beside.
+fn geo(rate: &str, forward: &str, host: HostSpec, seconds: u64) -> Drawn {
+    let text = format!(
+        "name = \"geo\"\n[forward]\nrate = \"{rate}\"\ndelay = \"300 ms\"\nqueue = \"1500 kB\"\n{forward}\n\
+         [return]\nrate = \"5 Mbit/s\"\ndelay = \"300 ms\"\nqueue = \"150 kB\"\n"
+    );
+    Drawn {
+        number: 0,
+        title: "GEO".into(),
+        bits: 20_000_000,
+        scenario: Scenario::parse(&text).expect("a scenario of this test"),
+        host,
+        seconds,
+    }
+}
+
+/// What is held does not count as a fall of the rate, however long it is held.
+#[test]
+fn packets_that_are_held_are_no_fall_of_the_rate() {
+    for length in [70, 130, 300] {
+        let held = format!(
+            r#"outages = [{{ from = "3 s", for = "{length} ms", every = "5 s", packets = "wait" }}]"#
+        );
+        let geo = geo("20 Mbit/s", &held, HostSpec::IDEAL, 20);
+        let plan = never_worst::plan(&geo, Choice::Satellite, 1);
+        let records = Records::of(&plan, Instant::now()).expect("a plan of this test");
+        let carried = goodput(&records, 4.0, 19.0) / (20.0 * 1437.0 / 1500.0);
+        assert!(carried >= 0.9, "{carried:.2} of the link, {length} ms");
+    }
+}
+
+/// The rate rises from 5 to 20 Mbit/s while the application is quiet; a train finds that out in the
+/// first round trip of what follows.
+#[test]
+fn a_rate_that_rose_while_the_application_was_quiet_is_found_at_once() {
+    let change = r#"change = [{ at = "10 s", rate = "20 Mbit/s" }]"#;
+    let geo = geo("5 Mbit/s", change, HostSpec::IDEAL, 30);
+    let mut plan = never_worst::plan(&geo, Choice::Satellite, 1);
+    if let Nodes::Quic(flows) = &mut plan.nodes {
+        let later = Transfer::at(Span::from_millis(20_000), Bytes::new(10_000_000));
+        flows[0].transfers = vec![Transfer::now(Bytes::new(4_000_000)), later];
+    }
+    let records = Records::of(&plan, Instant::now()).expect("a plan of this test");
+    let seconds = (records.transfers.last())
+        .and_then(|transfer| transfer.seconds())
+        .expect("it is done");
+    // 4.2 s on the link and one round trip.
+    assert!(seconds < 6.0, "{seconds:.2} s");
+}
+
 /// GEO between two busy machines, whose trains come back late: seed 1 showed a tenth of the rate,
 /// and seed 9 four times the rate.
 #[test]
 fn a_busy_machine_does_not_make_a_new_session_crawl() {
-    let text = "name = \"geo\"\n[forward]\nrate = \"20 Mbit/s\"\ndelay = \"300 ms\"\nqueue = \"1500 kB\"\n\
-                [return]\nrate = \"5 Mbit/s\"\ndelay = \"300 ms\"\nqueue = \"150 kB\"\n";
-    let geo = Drawn {
-        number: 0,
-        title: "GEO".into(),
-        bits: 20_000_000,
-        scenario: Scenario::parse(text).expect("a scenario of this test"),
-        host: HostSpec::BUSY,
-        seconds: 11,
-    };
+    let geo = geo("20 Mbit/s", "", HostSpec::BUSY, 11);
     for seed in [1, 9] {
         let plan = never_worst::plan(&geo, Choice::Satellite, seed);
         let records = Records::of(&plan, Instant::now()).expect("a plan of this test");

@@ -41,6 +41,10 @@ impl Controller for Bounded {
         self.inner.on_lost(packet);
     }
 
+    fn on_forgotten(&mut self, bytes: u64) {
+        self.inner.on_forgotten(bytes);
+    }
+
     fn on_congestion(&mut self, event: &Congestion) {
         self.inner.on_congestion(event);
     }

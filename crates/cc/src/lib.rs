@@ -18,6 +18,7 @@ pub mod hybla;
 pub mod bbr3;
 pub mod fixed;
 pub mod resume;
+pub mod shared;
 mod bounded;
 mod choice;
 mod convert;
@@ -28,6 +29,7 @@ use bentpipe_units::{Span, Time};
 
 pub use choice::{Choice, ChoiceError, Settings};
 pub use resume::{Path, PathMemory};
+pub use shared::Shared;
 
 /// A packet that has just been sent and counts against the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,6 +124,12 @@ pub trait Controller: Debug + Send + Sync {
     /// A packet was given up.
     fn on_lost(&mut self, packet: Lost) {
         let _ = packet;
+    }
+
+    /// Of so many bytes that were sent it will never be known whether they arrived: their
+    /// connection is closed.
+    fn on_forgotten(&mut self, bytes: u64) {
+        let _ = bytes;
     }
 
     /// The path is congested, if a loss or a mark means that.

@@ -7,11 +7,11 @@
 //! all packet number spaces are told alike.
 
 use std::any::Any;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use bentpipe_cc::{Acked, AcksDone, Congestion, Controller, Lost, PathMemory, Sent};
+use bentpipe_cc::{Acked, AcksDone, Congestion, Controller, Lost, PathMemory, Sent, Shared};
 use bentpipe_units::{Span, Time};
 use noq_proto::RttEstimator;
 use noq_proto::congestion::{self, ControllerFactory, ControllerMetrics};
@@ -29,6 +29,16 @@ pub struct Factory {
     connections: Arc<AtomicU64>,
     /// Whether each connection's controller is watched.
     monitored: bool,
+    /// What the connections share instead of each having a controller of its own.
+    together: Option<Together>,
+}
+
+/// One controller for all connections with a peer. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct Together {
+    controller: Shared,
+    /// When its clock began.
+    began: Arc<OnceLock<Instant>>,
 }
 
 impl Factory {
@@ -39,7 +49,15 @@ impl Factory {
             memory,
             connections: Arc::default(),
             monitored: false,
+            together: None,
         }
+    }
+
+    /// The same, for connections that share a controller. The library's own cannot be
+    /// shared.
+    #[must_use]
+    pub fn together(self, together: Option<Together>) -> Self {
+        Self { together, ..self }
     }
 
     /// The same, with a [`Monitor`] for each connection.
@@ -66,10 +84,18 @@ impl Factory {
         let mut settings = self.settings.clone().with_controller(choice);
         // 2^64 divided by the golden ratio spreads neighbouring seeds.
         settings.seed ^= number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let make = || settings.build(packet, window, &self.memory);
+        let (controller, began) = match &self.together {
+            None => (make(), now),
+            Some(all) => (
+                all.controller.join(packet, make),
+                *all.began.get_or_init(|| now),
+            ),
+        };
         Box::new(Adapted {
-            controller: settings.build(packet, window, &self.memory),
+            controller,
             bursts: BurstLimiter::new(packet),
-            began: now,
+            began,
             initial_window: window,
             smoothed_rtt: settings.initial_rtt,
         })

@@ -33,6 +33,6 @@ pub mod fingerprint;
 pub mod connect_headers;
 pub mod h3;
 
-pub use controller::Factory;
+pub use controller::{Factory, Together};
 pub use selection::{Selection, Settings};
 pub use transport::ConnectionParameters;

@@ -15,6 +15,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
+use bentpipe_quic::version2::socket::Version2Socket;
 use bytes::{Buf as _, BytesMut};
 use noq::udp::RecvMeta;
 use noq::{AsyncUdpSocket, ConnectionId, PathId, UdpSender};
@@ -73,10 +74,10 @@ impl Hellos {
         }))
     }
 
-    /// `socket`, with an eye on what comes in.
+    /// `socket`, with an eye on what comes in. QUIC version 2 looks like version 1 above it.
     pub fn tap(&self, socket: Box<dyn AsyncUdpSocket>) -> Box<dyn AsyncUdpSocket> {
         Box::new(Tap {
-            socket,
+            socket: Box::new(Version2Socket(socket)),
             hellos: self.clone(),
         })
     }

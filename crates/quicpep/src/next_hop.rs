@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bentpipe_quic::version2::keys::application_protocol;
 use futures_util::future::{BoxFuture, join_all};
-use noq::crypto::rustls::HandshakeData;
 use noq::{ConnectError, Connection, Endpoint};
 use rustls::ClientConfig;
 
@@ -203,22 +203,22 @@ impl<R: Resolve> NextHops<R> {
             .or(hello.server_name.as_deref())
             .unwrap_or(route.host());
         let mut config = noq::ClientConfig::new(tls::client_with(&self.tls, protocols));
-        config.version(self.side.version);
+        config.version(self.side.version_number());
         let mut failure = unreachable(format!("{address} has no address"));
         let patience = PATIENCE / u32::try_from(resolved.len().max(1)).unwrap_or(u32::MAX);
         for to in resolved {
-            let mut lease = self.paths.lease(to.ip());
-            if route.kind == Kind::Server {
-                lease.begin();
-            }
-            let mut transport = self.side.quic(lease.memory().clone(), lease.number());
+            let lease = match route.kind {
+                Kind::Pep => self.paths.lease_together(to.ip()),
+                Kind::Server => self.paths.lease(to.ip()),
+            };
+            let mut transport = self.side.quic(&lease);
             if route.kind == Kind::Pep {
                 transport.keep_alive_interval(Some(KEEP_ALIVE));
             }
             config.transport_config(Arc::new(transport));
             match self.connect_to(config.clone(), to, name, patience).await {
                 Ok(connection) => {
-                    let protocol = protocol(&connection);
+                    let protocol = application_protocol(&connection);
                     return Ok((Ready { connection, lease }, protocol));
                 }
                 Err(why) => failure = why(address),
@@ -250,10 +250,4 @@ fn failed_to_begin(error: &ConnectError) -> Box<dyn FnOnce(&str) -> NextHopError
         let reason = format!("no connection to {to} can be begun: {error}");
         NextHopError::new(Code::Unreachable, reason)
     })
-}
-
-/// The application protocol that the handshake has agreed on.
-fn protocol(connection: &Connection) -> Option<Vec<u8>> {
-    let data = connection.handshake_data()?;
-    data.downcast::<HandshakeData>().ok()?.protocol
 }

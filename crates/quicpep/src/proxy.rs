@@ -246,12 +246,14 @@ impl<R: Resolve> Proxy<R> {
     /// Takes a connection with one of `protocols`. What is sent from now on goes out with
     /// the answer to the client's first flight.
     fn accept(&self, incoming: Incoming, protocols: Vec<Vec<u8>>) -> Option<Accepted> {
-        let mut lease = self.paths.lease(incoming.remote_address().ip());
-        if !protocols.iter().any(|name| name == pair::PROTOCOL) {
-            lease.begin();
-        }
+        let peer = incoming.remote_address().ip();
+        let proxy = protocols.iter().any(|name| name == pair::PROTOCOL);
+        let lease = match proxy {
+            true => self.paths.lease_together(peer),
+            false => self.paths.lease(peer),
+        };
         let mut server = self.is.server.clone();
-        let transport = (self.is.clients).quic(lease.memory().clone(), lease.number());
+        let transport = (self.is.clients).quic(&lease);
         server.transport_config(Arc::new(transport));
         server.crypto = tls::server_with(&self.tls, protocols);
         // An error: the client is gone, or its first flight was no handshake.

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use noq::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use bentpipe_quic::version2::keys::{Client, Server};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose, SerialNumber,
@@ -186,21 +186,17 @@ pub fn client(roots: RootCertStore) -> rustls::ClientConfig {
 }
 
 /// `tls` with `protocols`, as the QUIC library wants it.
-pub fn server_with(tls: &rustls::ServerConfig, protocols: Vec<Vec<u8>>) -> Arc<QuicServerConfig> {
+pub fn server_with(tls: &rustls::ServerConfig, protocols: Vec<Vec<u8>>) -> Arc<Server> {
     let mut tls = tls.clone();
     tls.alpn_protocols = protocols;
-    Arc::new(
-        tls.try_into()
-            .expect("the provider has QUIC's initial cipher suite"),
-    )
+    let server = Server::new(Arc::new(tls));
+    Arc::new(server.expect("the provider has QUIC's initial cipher suite"))
 }
 
 /// `tls` with `protocols`, as the QUIC library wants it.
-pub fn client_with(tls: &rustls::ClientConfig, protocols: Vec<Vec<u8>>) -> Arc<QuicClientConfig> {
+pub fn client_with(tls: &rustls::ClientConfig, protocols: Vec<Vec<u8>>) -> Arc<Client> {
     let mut tls = tls.clone();
     tls.alpn_protocols = protocols;
-    Arc::new(
-        tls.try_into()
-            .expect("the provider has QUIC's initial cipher suite"),
-    )
+    let client = Client::new(Arc::new(tls));
+    Arc::new(client.expect("the provider has QUIC's initial cipher suite"))
 }

@@ -1,16 +1,20 @@
 //! One side of a proxy: the controller, windows, acknowledgements and timers of its connections
 //! towards clients, or towards the next hop.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use bentpipe_cc::{Choice, ChoiceError, PathMemory};
+use bentpipe_cc::{Choice, ChoiceError};
 use bentpipe_quic::acks::Acks;
 use bentpipe_quic::transport::{FULL_PACKET, over_satellite};
-use bentpipe_quic::{Selection, Settings};
+use bentpipe_quic::version2::VERSION_2;
+use bentpipe_quic::{Factory, Selection, Settings};
 use bentpipe_units::{Bytes, Rate, Span};
 use noq::{IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::paths::Lease;
 
 /// A connection on which nothing is heard for this long is over.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
@@ -59,23 +63,12 @@ pub struct Side {
     pub stream_window: Option<Bytes>,
     /// Streams of a kind that the peer may have open.
     pub streams: u32,
-    /// QUIC version, as a number: 1 (RFC 9000).
+    /// QUIC version: 1 (RFC 9000) or 2 (RFC 9369).
     pub version: u32,
     /// Where controllers that probe at random begin; drawn by whoever starts the proxy.
     #[serde(skip)]
     pub seed: u64,
 }
-
-/// Versions that the library speaks: RFC 9000, and drafts 29 to 34.
-pub const VERSIONS: &[u32] = &[
-    1,
-    0xff00_001d,
-    0xff00_001e,
-    0xff00_001f,
-    0xff00_0020,
-    0xff00_0021,
-    0xff00_0022,
-];
 
 impl Default for Side {
     fn default() -> Self {
@@ -89,7 +82,7 @@ impl Default for Side {
             ack_delay: None,
             stream_window: None,
             streams: 128,
-            version: VERSIONS[0],
+            version: 1,
             seed: 0,
         }
     }
@@ -149,19 +142,23 @@ impl Side {
         if self.streams == 0 || self.streams > 65_536 {
             return wrong("streams", self.streams.to_string(), "give 1 to 65536");
         }
-        if !VERSIONS.contains(&self.version) {
+        if !(1..=2).contains(&self.version) {
             let value = self.version.to_string();
-            return wrong(
-                "version",
-                value,
-                "give 1 (RFC 9000), or 4278190109 to 4278190114 (drafts 29 to 34)",
-            );
+            return wrong("version", value, "give 1 (RFC 9000) or 2 (RFC 9369)");
         }
         if self.ack_packets == Some(0) {
             return wrong("ack_packets", "0".into(), "give at least 1 packet");
         }
         self.settings(0).check()?;
         Ok(())
+    }
+
+    /// The version's number in packets.
+    pub fn version_number(&self) -> u32 {
+        match self.version {
+            2 => VERSION_2,
+            version => version,
+        }
     }
 
     /// The most that one stream may hold unread, bytes.
@@ -181,9 +178,9 @@ impl Side {
         self.stream_window()
     }
 
-    /// As the QUIC library wants it, for a connection whose controller learns and knows
-    /// `memory`. `number` tells its random numbers from others'.
-    pub fn quic(&self, memory: PathMemory, number: u64) -> TransportConfig {
+    /// As the QUIC library wants it, for a connection with that use of the path.
+    pub fn quic(&self, lease: &Lease) -> TransportConfig {
+        let (memory, settings) = (lease.memory().clone(), self.settings(lease.number()));
         let varint = |bytes: u64| VarInt::from_u64(bytes).unwrap_or(VarInt::MAX);
         let mut mtu = MtuDiscoveryConfig::default();
         mtu.upper_bound(FULL_PACKET);
@@ -191,7 +188,9 @@ impl Side {
         acks.packets = self.ack_packets.unwrap_or(acks.packets);
         acks.within = self.ack_delay.unwrap_or(acks.within);
         let streams = VarInt::from_u32(self.streams);
-        let mut quic = over_satellite(&self.settings(number), acks, memory);
+        let mut quic = over_satellite(&settings, acks, memory.clone());
+        let factory = Factory::new(settings, memory).together(lease.together().cloned());
+        quic.congestion_controller_factory(Arc::new(factory));
         quic.max_concurrent_bidi_streams(streams)
             .max_concurrent_uni_streams(streams)
             .stream_receive_window(varint(self.stream_window()))

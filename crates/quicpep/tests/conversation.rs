@@ -6,6 +6,7 @@ mod support;
 use std::time::Duration;
 
 use bentpipe_quicpep::proxy::Mode;
+use bentpipe_quicpep::transport::Side;
 use bytes::Bytes;
 use noq::{Connection, ConnectionError, ReadError, VarInt, WriteError};
 use support::{Row, Setup, geo, ground, in_virtual_time, lan, soon};
@@ -51,6 +52,35 @@ fn code(number: u32) -> VarInt {
 /// Reads a stream to its end.
 async fn read(stream: &mut noq::RecvStream) -> Vec<u8> {
     soon(stream.read_to_end(64 << 20)).await.unwrap()
+}
+
+#[test]
+fn each_side_has_its_version_of_quic() {
+    for (clients, next) in [(2, 2), (2, 1), (1, 2)] {
+        in_virtual_time(async |clock| {
+            let mut row = Row::new(&clock, &[lan(), geo()]);
+            let side = |version, side| Side { version, ..side };
+            let setup = Setup {
+                clients: side(clients, ground()),
+                next: side(next, support::satellite()),
+                ..Setup::default()
+            };
+            let server = row.server(&["test"], &ground());
+            let _proxy = row.proxy(0, setup);
+            let client = row.client();
+            let config = row.client_config(&["test"], &side(clients, ground()));
+            let connecting = client.connect_with(config, support::address(0), support::NAME);
+            let (connected, accepted) = tokio::join!(connecting.unwrap(), async {
+                soon(server.accept()).await.unwrap().await.unwrap()
+            });
+            let connected = connected.unwrap();
+            let mut send = connected.open_uni().await.unwrap();
+            send.write_all(b"news").await.unwrap();
+            send.finish().unwrap();
+            let mut news = soon(accepted.accept_uni()).await.unwrap();
+            assert_eq!(read(&mut news).await, b"news");
+        });
+    }
 }
 
 #[test]

@@ -1,8 +1,10 @@
-//! Names through the tunnel, in virtual time: what a question costs, and what is answered when.
+//! Names through the tunnel, in virtual time: what a question costs, what is answered when, and what both
+//! come to for a page.
 
 mod support;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bentpipe_tunnel::terminal::dns::{Over, Resolver, Settings};
@@ -10,8 +12,12 @@ use bentpipe_units::Bytes;
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::opt::{ClientSubnet, EdnsCode, EdnsOption};
 use hickory_proto::rr::{Name, RData, RecordType};
-use support::{NAME_SERVER, Setup, World, in_virtual_time, now, outage_from};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
+use support::{NAME_SERVER, Setup, Stream, World, in_virtual_time, now, outage_from};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 /// Round trip of the tests' link.
 const RTT: Duration = Duration::from_millis(500);
@@ -301,5 +307,76 @@ fn a_question_survives_the_loss_of_its_session() {
         let ((took, reply), ()) = tokio::join!(names.ask(NAME), lose);
         assert_eq!(addresses(&reply), [ADDRESS]);
         assert!(took < Duration::from_secs(4), "{took:?}");
+    });
+}
+
+/// A server of HTTPS and a client that believes its certificate.
+fn tls() -> (TlsAcceptor, TlsConnector) {
+    let name = NAME.trim_end_matches('.');
+    let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let server = rustls::ServerConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let client = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    (Arc::new(server).into(), Arc::new(client).into())
+}
+
+/// Answers a request on each connection.
+async fn answer(mut connections: UnboundedReceiver<Stream>, tls: TlsAcceptor) {
+    while let Some(stream) = connections.recv().await {
+        let mut stream = tls.accept(stream).await.unwrap();
+        let mut request = [0; 16];
+        stream.read_exact(&mut request).await.unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK").await.unwrap();
+        stream.flush().await.unwrap();
+        // Until the client goes.
+        let _ = stream.read(&mut request).await;
+    }
+}
+
+/// How long a browser's first byte takes: the name, a connection, TLS 1.3, a request.
+async fn first_byte(world: &World, names: &Names, tls: &TlsConnector) -> Duration {
+    let began = now();
+    let (_, reply) = names.ask(NAME).await;
+    let stream = world.connect(&format!("{}:443", addresses(&reply)[0]));
+    let name = ServerName::try_from(NAME.trim_end_matches('.')).unwrap();
+    let mut stream = tls.connect(name, stream).await.unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+    stream.flush().await.unwrap();
+    stream.read_u8().await.unwrap();
+    began.elapsed()
+}
+
+#[test]
+fn the_first_byte_by_https_takes_two_round_trips_when_the_name_is_known() {
+    in_virtual_time(async |clock| {
+        let world = Setup::default().start(&clock);
+        world.internet.1.put(NAME, 300, &[ADDRESS]);
+        let (server, client) = tls();
+        let origin = world.internet.serve(&format!("{ADDRESS}:443"));
+        let serving = tokio::spawn(answer(origin, server));
+        let names = Names::of(&world);
+        world.warm().await;
+        let ours = Duration::from_millis(10);
+        let unknown = first_byte(&world, &names, &client).await;
+        let physics = 3 * RTT + NAME_SERVER;
+        assert!(
+            unknown >= physics && unknown <= physics + ours,
+            "{unknown:?}"
+        );
+        let known = first_byte(&world, &names, &client).await;
+        assert!(known >= 2 * RTT && known <= 2 * RTT + ours, "{known:?}");
+        serving.abort();
     });
 }

@@ -182,8 +182,8 @@ mod tests {
                 "contracted_rate",
             ),
             (
-                &*format!("{next}[towards_clients]\nversion = 2"),
-                "towards_clients.version = \"2\": give 1 (RFC 9000)",
+                &*format!("{next}[towards_clients]\nversion = 3"),
+                "towards_clients.version = \"3\": give 1 (RFC 9000) or 2",
             ),
             (
                 &*format!("{next}[towards_clients]\nstreams = 0"),

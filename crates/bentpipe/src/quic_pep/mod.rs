@@ -11,6 +11,7 @@ use std::time::SystemTime;
 use bentpipe_os::machine::Machine;
 use bentpipe_os::privileges::{self, Needs};
 use bentpipe_os::{limits, quic_socket, secret};
+use bentpipe_quic::version2::socket::Version2Socket;
 use bentpipe_quicpep::close::Code;
 use bentpipe_quicpep::hello::Hellos;
 use bentpipe_quicpep::memory::Memory;
@@ -165,12 +166,16 @@ async fn serve(
     let listener = endpoint(
         hellos.tap(socket),
         Some(server.clone()),
-        &[config.towards_clients.version],
+        config.towards_clients.version_number(),
     )?;
     let onwards = quic_socket::bind(([0u16; 8], 0).into(), false)
         .or_else(|_| quic_socket::bind(([0, 0, 0, 0], 0).into(), false))
         .map_err(|error| anyhow::anyhow!("no UDP socket can be opened: {error}"))?;
-    let onwards = endpoint(onwards.0, None, bentpipe_quicpep::transport::VERSIONS)?;
+    let onwards = endpoint(
+        Box::new(Version2Socket(onwards.0)),
+        None,
+        config.towards_next.version_number(),
+    )?;
     let routes = config.routes();
     let mut next_side = config.towards_next.clone();
     next_side.seed = secret::seed().map_err(anyhow::Error::from)?;
@@ -213,10 +218,10 @@ async fn serve(
 fn endpoint(
     socket: Box<dyn noq::AsyncUdpSocket>,
     server: Option<noq::ServerConfig>,
-    versions: &[u32],
+    version: u32,
 ) -> Result<Endpoint, Failure> {
     let mut config = EndpointConfig::default();
-    config.supported_versions(versions.to_vec());
+    config.supported_versions(vec![version]);
     let endpoint =
         Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(TokioRuntime));
     Ok(endpoint.map_err(anyhow::Error::from)?)

@@ -2,6 +2,7 @@
 
 mod budgets;
 mod never_worst;
+mod record_host;
 
 use std::path::{Path, PathBuf};
 
@@ -40,12 +41,15 @@ enum Subcommand {
     },
     /// Hold a controller against CUBIC, BBRv3 and NewReno on links drawn at random
     NeverWorst(never_worst::Command),
+    /// Record how late programs run on this machine, as a host for plans
+    RecordHost(record_host::Command),
 }
 
 pub fn run(command: Command) -> Result<(), Failure> {
     match (command.command, command.plan) {
         (Some(Subcommand::Budgets { seeds, only, out }), _) => budgets::budgets(seeds, &only, &out),
         (Some(Subcommand::NeverWorst(command)), _) => never_worst::run(&command),
+        (Some(Subcommand::RecordHost(command)), _) => record_host::run(&command),
         (None, Some(plan)) => study(&plan, &command.out),
         (None, None) => Err(Failure::Configuration(
             "sim: give a plan, or 'budgets'".into(),

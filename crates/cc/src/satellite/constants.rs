@@ -40,6 +40,9 @@ pub(super) const MOST_TRAIN_ROUNDS: u32 = 48;
 /// No train is sent to a pipe of fewer packets, nor beyond this share of the train's own rate.
 pub(super) const TRAIN_PIPE: f64 = 40.0;
 pub(super) const TRAIN_MOST_SHARE: f64 = 0.5;
+/// A pause after which the path is asked with a train: what was known is older than the base round
+/// trip may be.
+pub(super) const LONG_PAUSE: Span = queue::BASE_WINDOW;
 /// A train that shows so much more than the rate is tried.
 pub(super) const TRAIN_MORE: f64 = 1.25;
 /// A base round trip that falls by more seconds than this with a train was not known before it.
@@ -94,8 +97,13 @@ pub(super) const MIN_HIGH_LOSS_PACKETS: f64 = 8.0;
 pub(super) const BURST: u64 = 2;
 /// Packets that the peer acknowledges at once, less a few: ten are asked for at most.
 pub(super) const ACK_PACKETS: f64 = 8.0;
-/// Share of a round trip without an acknowledgement that is a silence: packets are held.
-pub(super) const SILENCE: f64 = 0.25;
+/// Share of a round trip without an acknowledgement that is a silence: packets are held. A gap
+/// between two satellites or slots of a return link, some 45 ms, is less of a GEO round trip.
+pub(super) const SILENCE: f64 = 0.1;
+/// No shorter one, seconds: a busy machine stands still for as long.
+pub(super) const MIN_SILENCE: f64 = 0.05;
+/// Nor one of fewer usual intervals between acknowledgements.
+pub(super) const SILENT_INTERVALS: f64 = 4.0;
 /// Share of the rate that is kept after a mark (RFC 8511).
 pub(super) const MARK_SHARE: f64 = 0.85;
 /// And of the wanted queue: a mark says that the queue management wants a shorter one. At least

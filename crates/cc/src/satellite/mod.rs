@@ -129,6 +129,8 @@ pub struct Satellite {
     silence_end: Time,
     /// Share of the target that marks have left.
     marked_target: f64,
+    /// Persistent congestion since then: the least window, until something sent after it arrives.
+    collapsed: Option<Time>,
 }
 
 /// One round trip's account.
@@ -202,6 +204,7 @@ impl Satellite {
             last_frame: Time::ZERO,
             silence_end: Time::ZERO,
             marked_target: 1.0,
+            collapsed: None,
         }
     }
 
@@ -309,7 +312,7 @@ impl Satellite {
         }
         self.rounds += 1;
         if self.rounds <= TRAIN_DOUBT_ROUNDS && self.queue.is_noisy() {
-            self.start_slow_start(now, 2.0 * self.initial_window);
+            self.start_slow_start(now, self.twice(acked as f64));
             return;
         }
         if queued {
@@ -349,6 +352,7 @@ impl Satellite {
 
     /// Nothing came through for long (RFC 9002, section 7.6).
     fn on_persistent_congestion(&mut self, now: Time) {
+        self.collapsed = Some(now);
         if std::mem::take(&mut self.resumed) {
             self.memory.forget();
         }
@@ -387,6 +391,9 @@ impl Controller for Satellite {
         {
             self.clock.pause(packet.now + self.rtt());
             self.round.app_limited = true;
+        }
+        if !waiting && pause > LONG_PAUSE && self.phase == Phase::Cruise && self.may_send_train() {
+            self.begin_train();
         }
         self.clock.on_sent(packet.bytes);
         if self.queue.base().is_some() && (self.phase == Phase::Start || self.training) {
@@ -431,6 +438,12 @@ impl Controller for Satellite {
             self.start_window += growth * packet.bytes as f64;
         }
         self.smoothed_rtt = Some(packet.smoothed_rtt);
+        if self.collapsed.is_some_and(|from| packet.sent > from) {
+            self.collapsed = None;
+            if let Phase::Trial { since, .. } | Phase::SlowStart { since, .. } = &mut self.phase {
+                *since = packet.now;
+            }
+        }
         if let Phase::Trial { since, back, .. } | Phase::SlowStart { since, back, .. } =
             &mut self.phase
             && packet.sent > *since
@@ -452,7 +465,13 @@ impl Controller for Satellite {
         }
         if now > self.last_frame {
             let interval = now.since(self.last_frame).as_secs_f64();
-            if interval > (SILENCE * self.base()).max(MIN_RATE_INTERVAL.as_secs_f64()) {
+            let usual = SILENT_INTERVALS * self.ack_interval;
+            if interval > (SILENCE * self.base()).max(MIN_SILENCE).max(usual) {
+                // What is measured across it shows the silence, not the path.
+                if now.since(self.silence_end) > self.rtt() + self.rtt() {
+                    let measured = now + self.rtt() + MIN_RATE_INTERVAL;
+                    self.hold_until = self.hold_until.max(measured);
+                }
                 self.silence_end = now;
             }
             let interval = interval.min(self.base());
@@ -460,7 +479,15 @@ impl Controller for Satellite {
         }
         self.last_frame = now;
         let base_before = self.base();
-        self.queue.on_acks_done(now, self.rtt());
+        // A queue grows by a packet at a time, which shows where few fill the pipe, and by the train.
+        let grain = if self.rate == 0.0 {
+            constants::queue::MAX_STEP
+        } else if self.pipe() < TRAIN_PIPE * self.packet {
+            Span::from_nanos(whole(2e9 * self.packet / self.rate))
+        } else {
+            Span::ZERO
+        };
+        self.queue.on_acks_done(now, self.rtt(), grain);
         let rtt = self.queue.base().unwrap_or(self.initial_rtt);
         let busy = self.phase == Phase::Cruise && self.is_full();
         self.clock.on_acks_done(now, end.app_limited, busy, rtt);
@@ -488,7 +515,11 @@ impl Controller for Satellite {
                                 count: self.round.count + 1,
                                 ..Round::default()
                             };
-                            self.start_slow_start(now, 2.0 * self.initial_window);
+                            let least = match self.train.is_whole() {
+                                true => 2.0 * self.initial_window,
+                                false => self.twice(self.train.arrived()),
+                            };
+                            self.start_slow_start(now, least);
                         }
                     }
                 } else if !self.train.is_out() && self.is_full() {
@@ -509,7 +540,9 @@ impl Controller for Satellite {
                 };
                 let more = self.rtt().as_secs_f64() - average.as_secs_f64();
                 let full = more > (EXIT_RTT_GROWTH * self.base()).max(2.0 * self.queue.noise());
-                if full || self.is_full() {
+                // Behind a silence what was held looks like a queue.
+                let held = now < self.silence_end + self.rtt() && self.silence_end > Time::ZERO;
+                if !held && (full || self.is_full()) {
                     self.leave_slow_start(now);
                 }
             }
@@ -563,6 +596,10 @@ impl Controller for Satellite {
         self.train.on_lost();
     }
 
+    fn on_forgotten(&mut self, bytes: u64) {
+        self.clock.on_lost(bytes, false);
+    }
+
     fn on_congestion(&mut self, event: &Congestion) {
         let queue = self.queue_is_long();
         if queue || event.marked {
@@ -611,7 +648,11 @@ impl Controller for Satellite {
                     }
             }
         };
-        let window = whole(own.max(self.competitive.window()).max(2.0 * self.packet));
+        let least = 2.0 * self.packet;
+        let window = match self.collapsed {
+            Some(_) => whole(least),
+            None => whole(own.max(self.competitive.window()).max(least)),
+        };
         self.blackout
             .map_or(window, |blackout| window.max(blackout.window))
     }
@@ -629,7 +670,10 @@ impl Controller for Satellite {
             Phase::Cruise => self.rate * self.gain(),
         };
         let competitive = self.competitive.window() * 1.05 / self.rtt().as_secs_f64();
-        let least = 2.0 * self.packet / self.base();
+        // Two packets per round trip, and a queue of their own making counts where they are more
+        // than the path carries.
+        let two = 2.0 * self.packet;
+        let least = (two / self.base()).min(self.rate.max(two / self.rtt().as_secs_f64()));
         Some(whole(own.max(competitive).max(least)))
     }
 

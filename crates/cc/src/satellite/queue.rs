@@ -35,7 +35,8 @@ impl Queue {
         }
     }
 
-    pub(super) fn on_acks_done(&mut self, now: Time, rtt: Span) {
+    /// A frame is complete; steps of `grain` may be the queue's own.
+    pub(super) fn on_acks_done(&mut self, now: Time, rtt: Span, grain: Span) {
         let Some(newest) = self.newest.take() else {
             return;
         };
@@ -43,7 +44,7 @@ impl Queue {
         if let Some(last) = self.last.replace(sample) {
             let step = sample.as_nanos().abs_diff(last.as_nanos());
             let step = step
-                .saturating_sub(ACK_DELAY_STEP.as_nanos())
+                .saturating_sub(ACK_DELAY_STEP.max(grain).as_nanos())
                 .min(MAX_STEP.as_nanos()) as f64;
             self.samples = (self.samples + 1).min(JITTER_SAMPLES);
             self.jitter += (step - self.jitter) / f64::from(self.samples.max(MIN_JITTER_SAMPLES));

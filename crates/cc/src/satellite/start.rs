@@ -21,14 +21,21 @@ impl Satellite {
             return;
         }
         self.idle_queue_rounds += 1;
-        if self.idle_queue_rounds >= self.train_after
-            && self.pipe() >= TRAIN_PIPE * self.packet
-            && self.rate < TRAIN_MOST_SHARE * constants::train::RATE as f64
-        {
-            self.idle_queue_rounds = 0;
-            self.training = true;
-            self.train = Train::default();
+        if self.idle_queue_rounds >= self.train_after && self.may_send_train() {
+            self.begin_train();
         }
+    }
+
+    /// Whether a train is no burden to the path, and could show more than is known.
+    pub(super) fn may_send_train(&self) -> bool {
+        self.pipe() >= TRAIN_PIPE * self.packet
+            && self.rate < TRAIN_MOST_SHARE * constants::train::RATE as f64
+    }
+
+    pub(super) fn begin_train(&mut self) {
+        self.idle_queue_rounds = 0;
+        self.training = true;
+        self.train = Train::default();
     }
 
     /// A later train has come back.
@@ -65,6 +72,11 @@ impl Satellite {
             Phase::Cruise => self.rate,
             _ => 0.0,
         }
+    }
+
+    /// Twice what has arrived in a round trip: the first window of a slow start behind losses.
+    pub(super) fn twice(&self, arrived: f64) -> f64 {
+        (2.0 * arrived).clamp(2.0 * self.packet, 2.0 * self.initial_window)
     }
 
     /// Slow start, from the rate as it is known, or from a window of `least` bytes.

@@ -95,6 +95,16 @@ impl Train {
         }
     }
 
+    /// Whether all of it has arrived.
+    pub(super) fn is_whole(&self) -> bool {
+        self.arrived.0 >= u64::from(PACKETS)
+    }
+
+    /// Bytes of it that have arrived.
+    pub(super) fn arrived(&self) -> f64 {
+        self.arrived.1 as f64
+    }
+
     /// Share of its packets that were lost.
     pub(super) fn lost_share(&self) -> f64 {
         f64::from(self.lost) / f64::from(PACKETS)
@@ -137,7 +147,7 @@ impl Train {
                 }
             }
         }
-        if self.arrived.0 < u64::from(PACKETS) && !self.later {
+        if !self.is_whole() && !self.later {
             return None;
         }
         let left_at = self.left_at();

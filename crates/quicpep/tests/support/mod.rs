@@ -9,9 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bentpipe_link::Scenario;
+use bentpipe_quic::version2::VERSION_2;
+use bentpipe_quic::version2::socket::Version2Socket;
 use bentpipe_quicpep::hello::Hellos;
 use bentpipe_quicpep::memory::Memory;
 use bentpipe_quicpep::next_hop::{NextHops, Resolve};
+use bentpipe_quicpep::paths::Paths;
 use bentpipe_quicpep::proxy::{Configuration, Mode, Proxy};
 use bentpipe_quicpep::routes::{Route, Routes};
 use bentpipe_quicpep::tls::{self, Certificates};
@@ -20,7 +23,6 @@ use bentpipe_units::{Rate, Span};
 use bentpipe_vnet::clock::{Clock, virtual_time};
 use bentpipe_vnet::network::{MemorySocket, Network};
 use bentpipe_vnet::plan::LinkPlan;
-use noq::crypto::rustls::QuicServerConfig;
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
@@ -109,6 +111,11 @@ pub struct Row {
     next_number: u64,
 }
 
+/// A socket that reads both versions of QUIC; [`Hellos::tap`] makes another into one.
+fn both_versions(socket: MemorySocket) -> Box<dyn noq::AsyncUdpSocket> {
+    Box::new(Version2Socket(Box::new(socket)))
+}
+
 /// Where the right end of hop `number` listens.
 pub fn address(number: usize) -> SocketAddr {
     format!("192.0.2.{}:4433", number + 1).parse().unwrap()
@@ -134,11 +141,12 @@ impl Row {
     }
 
     /// A socket at the left end of hop `hop`, which opens connections over it.
-    fn left(&self, hop: usize, number: u64) -> MemorySocket {
+    fn left(&self, hop: usize, number: u64) -> Box<dyn noq::AsyncUdpSocket> {
         let address = format!("10.{hop}.{}.{}:50000", number / 250, number % 250 + 1);
-        self.network.terminal(address.parse().unwrap(), &[hop])
+        both_versions(self.network.terminal(address.parse().unwrap(), &[hop]))
     }
 
+    /// An endpoint of either version of QUIC over `socket`, which reads both.
     pub fn endpoint(
         &mut self,
         socket: Box<dyn noq::AsyncUdpSocket>,
@@ -149,6 +157,7 @@ impl Row {
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &[0; 32]);
         let mut config = noq::EndpointConfig::new(Arc::new(key));
         config.rng_seed(Some([u8::try_from(self.next_number % 251).unwrap(); 32]));
+        config.supported_versions(vec![1, VERSION_2]);
         let runtime = Arc::new(self.clock.clone());
         noq::Endpoint::new_with_abstract_socket(config, server, socket, runtime).unwrap()
     }
@@ -157,26 +166,25 @@ impl Row {
     pub fn server(&mut self, protocols: &[&str], side: &Side) -> noq::Endpoint {
         let certificates = Arc::new(self.identity.certificates());
         let protocols = protocols.iter().map(|name| name.as_bytes().to_vec());
-        let tls: Arc<QuicServerConfig> =
-            tls::server_with(&tls::server(certificates), protocols.collect());
+        let tls = tls::server_with(&tls::server(certificates), protocols.collect());
         let mut server = noq::ServerConfig::with_crypto(tls);
         server.transport_config(Arc::new(plain(side)));
         let socket = self.network.gateway(address(self.hops - 1));
-        self.endpoint(Box::new(socket), Some(server))
+        self.endpoint(both_versions(socket), Some(server))
     }
 
     /// A client at the beginning of the row.
     pub fn client(&mut self) -> noq::Endpoint {
         let number = self.next_number;
         let socket = self.left(0, number);
-        self.endpoint(Box::new(socket), None)
+        self.endpoint(socket, None)
     }
 
     /// A client behind several links, from the server on, without a proxy between them.
     pub fn client_behind(&mut self, links: &[usize]) -> noq::Endpoint {
         let address = format!("10.99.0.{}:50000", self.next_number + 1);
         let socket = self.network.terminal(address.parse().unwrap(), links);
-        self.endpoint(Box::new(socket), None)
+        self.endpoint(both_versions(socket), None)
     }
 
     /// How a client with `protocols` connects.
@@ -185,6 +193,7 @@ impl Row {
         let tls = tls::client_with(&tls::client(self.identity.roots()), protocols.collect());
         let mut config = noq::ClientConfig::new(tls);
         config.transport_config(Arc::new(plain(side)));
+        config.version(side.version_number());
         config
     }
 
@@ -198,7 +207,7 @@ impl Row {
         let listener = self.endpoint(socket, Some(server.clone()));
         let number = self.next_number;
         let socket = self.left(hop + 1, number);
-        let onwards = self.endpoint(Box::new(socket), None);
+        let onwards = self.endpoint(socket, None);
         let route = setup
             .route
             .unwrap_or_else(|| Route::server(address(hop + 1).to_string()));
@@ -222,7 +231,7 @@ impl Row {
 
 /// A side as an end without a proxy has it: its windows are all its own.
 pub fn plain(side: &Side) -> noq::TransportConfig {
-    let mut transport = side.quic(bentpipe_cc::PathMemory::default(), 0);
+    let mut transport = side.quic(&Paths::default().lease([0, 0, 0, 0].into()));
     let window = noq::VarInt::from_u64(side.receive_window()).unwrap();
     transport
         .receive_window(window)

@@ -177,6 +177,18 @@ impl Connection {
         }
     }
 
+    /// The server has sent a Retry, with a new ID of its own in it. The ClientHello comes again, by some clients as another
+    /// one, whatever section 17.2.5.3 of RFC 9000 says.
+    pub(super) fn on_retry(&mut self, version: u32, source: Id) {
+        self.retried = true;
+        self.set_initial_keys(version, source);
+        if self.suite.is_none() {
+            self.hellos[Side::Client as usize] = Messages::default();
+            self.parameters[Side::Client as usize] = None;
+            self.client_random = None;
+        }
+    }
+
     /// Initial packets are protected anew: after a Retry, or in another version.
     pub(super) fn set_initial_keys(&mut self, version: u32, destination: Id) {
         let (from_client, from_server) = Keys::initial(version, destination.as_bytes());

@@ -175,10 +175,7 @@ impl Tracker {
             payload: Err(Undecryptable::NoFrames),
         };
         match head.kind {
-            Kind::Retry if side == Side::Server => {
-                connection.retried = true;
-                connection.set_initial_keys(head.version, head.source);
-            }
+            Kind::Retry if side == Side::Server => connection.on_retry(head.version, head.source),
             Kind::Retry | Kind::VersionNegotiation | Kind::OneRtt => {}
             Kind::Initial | Kind::ZeroRtt | Kind::Handshake => {
                 connection.on_version(side, head.version);

@@ -123,7 +123,7 @@ def _telling(names: Sequence[str], runs: pl.DataFrame) -> set[str]:
     """Axes that a reader needs to tell points apart, and those that say what they are about."""
     points = runs.unique("point", keep="first").select(f"{AXIS}{name}" for name in names)
     cases = points[f"{AXIS}case"].to_list() if "case" in names else [None] * points.height
-    told = {name for name in names if name in ("case", "system", "controller", *TCP_AXES)}
+    told = {name for name in names if name in ("case", "system", "controller")}
     for name in names:
         values = points[f"{AXIS}{name}"].to_list()
         of_case = len(set(zip(cases, values, strict=True))) == len(set(cases)) > 1
@@ -143,7 +143,8 @@ def variant(axes: Mapping[str, str]) -> str:
         elif name == "controller":
             words.append(value)
         elif name in TCP_AXES:
-            words.append(f"{node or 'tcp'}:{f'iw{value}' if last == 'tcp_initial_window' else value}")
+            said = f"iw{value}" if last == "tcp_initial_window" else value.replace(" ", "")
+            words.append(f"{node or 'tcp'}:{said}")
         elif name.startswith("transport."):
             words.append(f"{last}={value}")
     return " ".join(words)

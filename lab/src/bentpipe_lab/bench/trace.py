@@ -8,6 +8,7 @@ from bentpipe_lab.bench.quantity import Quantity
 from bentpipe_lab.errors import ProgramError
 from bentpipe_lab.matrix.ends import captured
 from bentpipe_lab.net import host
+from bentpipe_lab.net.authority import Authority
 from bentpipe_lab.net.topology import SERVER4, Topology, topology
 from bentpipe_lab.stacks import certificates
 from bentpipe_lab.stacks.endpoint import PORT, listens
@@ -48,7 +49,7 @@ def traces(directory: Path) -> list[Quantity]:
 
 def _download(path: Topology, directory: Path) -> tuple[Path, Path]:
     """Download over plain cables; the capture of it, and its keys."""
-    certificates.make(directory, ["server4"], [SERVER4])
+    certificates.make(directory, Authority.of(path), ["server4"], [SERVER4])
     (directory / "www").mkdir()
     with (directory / "www" / "file").open("wb") as file:
         file.truncate(BYTES)

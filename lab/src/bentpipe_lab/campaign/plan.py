@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from bentpipe_lab.net import host
 from bentpipe_lab.net.topology import NODES
 from bentpipe_lab.records import published
 from bentpipe_lab.registry import unknown
+from bentpipe_lab.size import size
 from bentpipe_lab.systems import SYSTEMS
 from bentpipe_lab.workloads import WORKLOADS
 
@@ -24,10 +26,10 @@ VIRTUAL, REAL = "virtual", "real"
 CLOCKS = (VIRTUAL, REAL)
 TCP_AXES = tuple(
     f"{node}{setting}"
-    for setting in ("tcp_controller", "tcp_initial_window")
+    for setting in ("tcp_controller", "tcp_initial_window", "tcp_buffer")
     for node in ("", *(f"{node}." for node in NODES))
 )
-"""The kernel's congestion controller and initial window, at all nodes or at one."""
+"""The kernel's congestion controller, initial window and largest socket buffer, at all nodes or at one."""
 COLD, WARM = "cold", "warm"
 SESSIONS = (COLD, WARM)
 """A session for each run, which carries nothing before it; or one that has carried the warm-up, for many."""
@@ -235,6 +237,12 @@ def _known(axis: str, its_values: Sequence[Value]) -> None:
                 _whole(f"axes.{axis}", value, 0, MOST_NEIGHBOURS)
         case _ if axis.startswith("workload."):
             _option(axis.removeprefix("workload."), its_values)
+        case _ if axis in TCP_AXES and axis.endswith("tcp_buffer"):
+            for value in its_values:
+                try:
+                    size(str(value))
+                except ValueError as error:
+                    raise PlanError(f"axes.{axis} = {value!r}: {error}") from error
         case _ if axis in ("initial_window", *TCP_AXES) and axis.endswith("initial_window"):
             for value in its_values:
                 _whole(f"axes.{axis}", value, 1, 100_000)
@@ -349,12 +357,17 @@ def _leave_neighbours_alone(plan: Plan) -> None:
         raise PlanError(f"parallel = {plan.parallel}, but neighbours of one path slow the others: give parallel = 1")
 
 
+@cache
+def _shipped() -> Mapping[str, Path]:
+    return {path.stem: path for path in sorted((host.REPOSITORY / "scenarios").glob("*.toml"))}
+
+
 def scenario_file(plan: Plan, name: str) -> Path:
     """The file of a scenario: a path beside the plan, or the name of one that is shipped."""
     beside = plan.directory / name
     if beside.suffix == ".toml" and beside.is_file():
         return beside
-    shipped = {path.stem: path for path in sorted((host.REPOSITORY / "scenarios").glob("*.toml"))}
+    shipped = _shipped()
     if name not in shipped:
         raise PlanError(str(unknown("scenario", name, shipped)))
     return shipped[name]

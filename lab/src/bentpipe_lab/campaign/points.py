@@ -9,7 +9,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ class Point:
     simulation: Mapping[str, Any] | None = None
     """The simulator's plan, in virtual time."""
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Short, unique in a campaign, the same whatever else its plan has."""
         text = json.dumps([self.clock, dict(self.axes)], sort_keys=True)
@@ -96,18 +96,18 @@ def expand(plan: Plan) -> Expansion:
         for axes in _combinations(plan, clock):
             system = SYSTEMS[str(axes["system"])]
             workload = WORKLOADS[str(axes["workload"])]
-            missing = _missing_form(clock, system.name, workload.name)
+            applying = {
+                name: value for name, value in axes.items() if _applies(name, system.name, workload.name, clock)
+            }
+            workload = workload.with_options(_chosen(applying))
+            missing = _missing_form(clock, system, workload)
             if missing and len(plan.clocks) == 1:
                 raise PlanError(f"axes contradict each other: {missing}")
             if missing:
                 notes[f"left out: {missing}"] = None
                 continue
-            applying = {
-                name: value for name, value in axes.items() if _applies(name, system.name, workload.name, clock)
-            }
-            over = workload.with_options(_chosen(applying)).over
-            if over not in system.carries:
-                notes[f"left out: {workload.name} over {over}, which {system.name} does not carry"] = None
+            if workload.over not in system.carries:
+                notes[f"left out: {workload.name} over {workload.over}, which {system.name} does not carry"] = None
                 continue
             gone = [name for name in axes if name not in applying]
             for whose, names in (
@@ -177,11 +177,11 @@ def _applies(axis: str, system: str, workload: str, clock: str) -> bool:
     return axis not in (*TCP_AXES, "neighbours") or clock == REAL
 
 
-def _missing_form(clock: str, system: str, workload: str) -> str | None:
-    if clock not in SYSTEMS[system].clocks:
-        return f"the system {system!r} does not run in {clock} time"
-    if clock == VIRTUAL and WORKLOADS[workload].transfer is None:
-        return f"the workload {workload!r} does not run in {clock} time"
+def _missing_form(clock: str, system: System, workload: Workload) -> str | None:
+    if clock not in system.clocks:
+        return f"the system {system.name!r} does not run in {clock} time"
+    if clock == VIRTUAL and workload.transfer is None:
+        return f"the workload {workload.name!r} does not run in {clock} time"
     return None
 
 

@@ -59,7 +59,7 @@ def run_s(point: Point) -> float:
     workload = WORKLOADS[point.workload].with_options(point.options)
     if point.clock == REAL:
         usual_s = workload.overhead_s if workload.usual_s is None else workload.usual_s
-        return 0.1 + 1.4 * point.bound_s + usual_s
+        return 0.1 + (1.0 if workload.runs_for_s else 1.4) * point.bound_s + usual_s
     size = 0.0 if workload.transfer is None else workload.transfer.size
     if workload.runs_for_s is not None:
         size = min(size, point.link.forward.rate_bit_s / 8 * workload.runs_for_s)

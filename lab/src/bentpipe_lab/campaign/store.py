@@ -37,15 +37,17 @@ class Store:
         with _disk_full(directory):
             self._files.makedirs(directory, exist_ok=True)
             for name in sorted(files, key=lambda name: name == RESULT):
-                whole, part = f"{directory}/{name}", f"{directory}/{name}.part"
+                whole = f"{directory}/{name}"
+                written = f"{whole}.part" if name == RESULT else whole
                 try:
                     content = files[name]
-                    self._files.pipe_file(part, content.encode() if isinstance(content, str) else content)
+                    self._files.pipe_file(written, content.encode() if isinstance(content, str) else content)
                 except OSError:
                     with contextlib.suppress(OSError):
-                        self._files.rm_file(part)
+                        self._files.rm_file(written)
                     raise
-                self._files.mv(part, whole)
+                if written != whole:
+                    self._files.mv(written, whole)
 
     def keep(self, name: str, text: str) -> None:
         """Keep a text that belongs to no single run, a path's log for example."""

@@ -19,6 +19,7 @@ from bentpipe_lab.hosts.connection import Connection, Program, connected
 from bentpipe_lab.hosts.table import EMULATED, SIDES, Hosts
 from bentpipe_lab.matrix import cell, ends, evidence, link_records
 from bentpipe_lab.matrix.agent import CableEnd, Task
+from bentpipe_lab.net.authority import Authority
 from bentpipe_lab.net.link import Link, explain
 from bentpipe_lab.net.netns import Namespace
 from bentpipe_lab.net.topology import GROUND, LAN, SERVER4, Topology, topology
@@ -165,7 +166,10 @@ def _cables(path: Topology, apart: Apart) -> None:
 
 def _certify(path: Topology, apart: Apart) -> None:
     certificates.make(
-        path.directory.absolute() / "matrix" / "certificates", [ends.SERVER_NAME, "server4"], [apart.server_address]
+        path.directory.absolute() / "matrix" / "certificates",
+        Authority.of(path),
+        [ends.SERVER_NAME, "server4"],
+        [apart.server_address],
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bentpipe_lab.matrix import competing, ends, evidence, link_records
+from bentpipe_lab.net.authority import Authority
 from bentpipe_lab.net.netns import Namespace
 from bentpipe_lab.net.topology import SERVER4, Topology
 from bentpipe_lab.records.sample import Outcome
@@ -138,7 +139,7 @@ def _site(path: Topology) -> Site:
     where = path.directory.absolute() / "matrix"
     site = Site(where / "certificates", where / "www", where / "hosts")
     if not where.exists():
-        certificates.make(site.certificates, [ends.SERVER_NAME, "server4"], [SERVER4])
+        certificates.make(site.certificates, Authority.of(path), [ends.SERVER_NAME, "server4"], [SERVER4])
         site.www.mkdir()
         site.hosts.write_text(ends.hosts_file(SERVER4))
         for namespace, device in ((path.client, "lan0"), (path.terminal, "lan0"), (path.server, "gnd0"),

@@ -16,7 +16,7 @@ from bentpipe_lab.stacks import cache
 from bentpipe_lab.stacks.endpoint import PORT, Endpoint, listens
 from bentpipe_lab.stacks.manifest import Manifest
 
-SERVER_NAME = "server"
+SERVER_NAME = content.QUIC_HOST
 READY_S = 20.0
 SETTLE_S = 0.1
 """After the server's socket is there, before it is asked; and for tcpdump to write the last packets."""

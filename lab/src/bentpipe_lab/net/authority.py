@@ -11,7 +11,7 @@ from bentpipe_lab.net import content, netns
 from bentpipe_lab.net.topology import SERVER4, Topology
 
 DOMAIN = content.HOST.partition(".")[2]
-_NAMES = f"DNS:{DOMAIN},DNS:*.{DOMAIN},DNS:*.third.{DOMAIN},IP:{SERVER4}"
+_NAMES = f"DNS:{DOMAIN},DNS:*.{DOMAIN},DNS:*.third.{DOMAIN},DNS:{content.QUIC_HOST},IP:{SERVER4}"
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30")
 
 
@@ -33,10 +33,15 @@ class Authority:
     @classmethod
     def of(cls, path: Topology) -> Self:
         """The path's; it is made when somebody first asks for it."""
-        authority = cls(path.directory.absolute() / "authority")
+        return cls.at(path.directory.absolute() / "authority")
+
+    @classmethod
+    def at(cls, directory: Path) -> Self:
+        """The one that is kept in a directory, made when there is none."""
+        authority = cls(directory)
         if not authority.certificate.exists():
             authority.directory.mkdir(parents=True, exist_ok=True)
-            _openssl("req", "-x509", *_KEY, "-subj", "/CN=bentpipe lab", "-keyout", authority._key, "-out",
+            _openssl("req", "-x509", *_KEY, "-subj", "/CN=bentpipe lab", "-keyout", authority.key, "-out",
                      authority.certificate)  # fmt: skip
         return authority
 
@@ -46,7 +51,8 @@ class Authority:
         return self.directory / "authority.pem"
 
     @property
-    def _key(self) -> Path:
+    def key(self) -> Path:
+        """What it signs with."""
         return self.directory / "authority.key"
 
     def issue(self, name: str) -> Identity:
@@ -55,7 +61,7 @@ class Authority:
         if not identity.chain.exists():
             leaf = self._leaf(name)
             _openssl(
-                "req", "-x509", "-CA", self.certificate, "-CAkey", self._key, *_KEY, "-subj", f"/CN={content.HOST}",
+                "req", "-x509", "-CA", self.certificate, "-CAkey", self.key, *_KEY, "-subj", f"/CN={content.HOST}",
                 "-addext", f"subjectAltName={_NAMES}", "-addext", "basicConstraints=CA:FALSE",
                 "-addext", "extendedKeyUsage=serverAuth", "-keyout", identity.key, "-out", leaf,
             )  # fmt: skip

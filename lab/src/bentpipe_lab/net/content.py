@@ -21,6 +21,8 @@ WEB_PORT = 4443
 """Of the web server that speaks HTTP/1.1, 2 and 3."""
 PERF_HOST, PERF_PORT = "perf.bentpipe.test", 4460
 """Of `bentpipe perf server`."""
+QUIC_HOST, QUIC_PORT = "server", 443
+"""Of other people's QUIC servers, as the interop runner has them."""
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,10 @@ def _document(one: Page) -> bytes:
             case _:
                 tags.append(f'<img src="{address}" alt="">')
     lines += [f"<h1>{html.escape(one.name)}</h1>", f"<p>{len(one.objects)} objects, {one.size} bytes</p>"]
-    lines += ['<div id="last" style="width: 64px; height: 64px"></div>'] if chained else []
+    if chained:
+        # A script waits for the style sheets; that it asks for the layout asks for the last picture, before the page is
+        # done.
+        lines += ['<div id="last" style="width: 64px; height: 64px"></div>', "<script>last.offsetWidth</script>"]
     return _padded("\n".join([*lines, *tags, ""]), "<!--", "-->", one.document)
 
 

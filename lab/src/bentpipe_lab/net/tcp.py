@@ -8,7 +8,8 @@ from typing import Any, Self
 from bentpipe_lab.errors import LabError, MissingCapabilityError
 from bentpipe_lab.net import host
 from bentpipe_lab.net.netns import Namespace
-from bentpipe_lab.net.topology import NODES, Topology
+from bentpipe_lab.net.topology import NODES, SMALLEST_BUFFER, Topology
+from bentpipe_lab.size import size
 
 CONTROLLER = "cubic"
 """At every node for which nothing else is said."""
@@ -22,6 +23,8 @@ class KernelTcp:
     """By node; "" is all that have none of their own."""
     initial_windows: Mapping[str, int] = field(default_factory=dict)
     """Segments, by node in the same way; without one it is Linux's, which is 10."""
+    buffers: Mapping[str, int] = field(default_factory=dict)
+    """The largest socket buffer, bytes, by node in the same way; without one it is the lab's."""
 
     @classmethod
     def of(cls, axes: Mapping[str, Any]) -> Self:
@@ -30,6 +33,7 @@ class KernelTcp:
         return cls(
             {node: str(axes[axis]) for axis, (node, name) in split.items() if name == "tcp_controller"},
             {node: int(axes[axis]) for axis, (node, name) in split.items() if name == "tcp_initial_window"},
+            {node: size(str(axes[axis])) for axis, (node, name) in split.items() if name == "tcp_buffer"},
         )
 
     def controller(self, node: str = "") -> str:
@@ -46,11 +50,15 @@ class KernelTcp:
             yield
 
     def apply(self, path: Topology) -> None:
-        """Set what is chosen for single nodes, and the initial windows of all routes."""
+        """Set what is chosen for single nodes, socket buffers, and the initial windows of all routes."""
         for node in NODES:
             namespace: Namespace = getattr(path, node)
             if node in self.controllers:
                 namespace.sysctl(net__ipv4__tcp_congestion_control=self.controllers[node])
+            largest = self.buffers.get(node, self.buffers.get(""))
+            if largest is not None:
+                buffers = f"{SMALLEST_BUFFER} {largest}"
+                namespace.sysctl(net__ipv4__tcp_rmem=buffers, net__ipv4__tcp_wmem=buffers)
             window = self.initial_windows.get(node, self.initial_windows.get(""))
             if window is not None:
                 _set_initial_window(namespace, window)

@@ -55,7 +55,8 @@ LISTED = ("10.77.2.0/23", "fd77:0:0:2::/64")
 NODES = ("client", "terminal", "gateway", "server")
 """Where TCP can be set; in the order of the path."""
 
-TCP_BUFFERS = "4096 131072 33554432"
+SMALLEST_BUFFER = "4096 131072"
+TCP_BUFFERS = f"{SMALLEST_BUFFER} 33554432"
 """Minimum, initial and largest socket buffer. The largest holds 250 Mbit/s at 650 ms; the rest is Linux's default."""
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -23,6 +24,17 @@ class SimulatedRun:
     failed: str | None
     """What went wrong with the simulator itself."""
     lines: list[str] = field(default_factory=list)
+
+    @cached_property
+    def records(self) -> Sequence[Mapping[str, Any]]:
+        """All lines but samples."""
+        return [json.loads(line) for line in self.lines if not line.startswith('{"record":"sample"')]
+
+    @cached_property
+    def samples(self) -> Sequence[Mapping[str, Any]]:
+        """How its last flow went, since that began."""
+        flow = _last(self.records)
+        return _samples(self.lines, 0 if flow is None else flow.begun_ns)
 
 
 @dataclass(frozen=True)
@@ -62,14 +74,13 @@ def outcome(
     """What became of a run's last flow; `switches` are the moments, seconds, at which its link was another."""
     if run.failed is not None:
         return Outcome(Verdict.FAILED, detail=f"the simulator: {run.failed}")
-    records = [json.loads(line) for line in run.lines if not line.startswith('{"record":"sample"')]
-    flow = _last(records)
+    flow = _last(run.records)
     if flow is None:
         return Outcome(Verdict.FAILED, detail="the simulator recorded no flow")
     if until == "the end":
         return _of_fixed_length(run, flow, switches)
     moment = flow.first_byte_ns if until == "first byte" else flow.done_ns
-    verdict, detail = _verdict(records, flow)
+    verdict, detail = _verdict(run.records, flow)
     seconds = None if moment is None or verdict is not Verdict.OK else (moment - flow.begun_ns) / 1e9
     metrics = {} if seconds is None or until == "first byte" else _moments(run, flow)
     return Outcome(verdict, seconds, flow.received, detail, metrics=metrics)
@@ -78,7 +89,7 @@ def outcome(
 def _moments(run: SimulatedRun, flow: _Flow) -> dict[str, float]:
     """When the first byte and some amounts of a whole transfer had arrived; what was got from the first byte on."""
     assert flow.done_ns is not None
-    found = parts.amounts(_samples(run, flow.begun_ns), flow.received, (flow.done_ns - flow.begun_ns) / 1e9)
+    found = parts.amounts(run.samples, flow.received, (flow.done_ns - flow.begun_ns) / 1e9)
     if flow.first_byte_ns is not None and flow.first_byte_ns < flow.done_ns:
         found["first_byte_s"] = (flow.first_byte_ns - flow.begun_ns) / 1e9
         # As QUIC Interop Runner counts.
@@ -88,7 +99,7 @@ def _moments(run: SimulatedRun, flow: _Flow) -> dict[str, float]:
 
 def _of_fixed_length(run: SimulatedRun, flow: _Flow, switches: Sequence[float]) -> Outcome:
     """What a transfer got that lasts until the simulation ends."""
-    seen = _samples(run, flow.begun_ns)
+    seen = run.samples
     lasted_s = seen[-1]["at_s"] if seen else 0.0
     if not flow.received or lasted_s <= 0:
         return Outcome(Verdict.TIMED_OUT, detail="nothing had arrived by the end")
@@ -98,15 +109,13 @@ def _of_fixed_length(run: SimulatedRun, flow: _Flow, switches: Sequence[float]) 
 
 def samples(run: SimulatedRun) -> str:
     """How the run's last flow went, a line of JSON per moment since it began: time, bytes received, window, RTT."""
-    flow = _last([json.loads(line) for line in run.lines if not line.startswith('{"record":"sample"')])
-    rows = _samples(run, 0 if flow is None else flow.begun_ns)
-    return "".join(f"{json.dumps(row)}\n" for row in rows)
+    return "".join(f"{json.dumps(row)}\n" for row in run.samples)
 
 
-def _samples(run: SimulatedRun, begun_ns: int) -> list[dict[str, Any]]:
+def _samples(lines: Sequence[str], begun_ns: int) -> list[dict[str, Any]]:
     received = arrived = 0
     rows: list[dict[str, Any]] = []
-    for line in run.lines:
+    for line in lines:
         if not line.startswith('{"record":"sample"'):
             continue
         record = json.loads(line)

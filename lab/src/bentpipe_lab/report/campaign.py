@@ -22,6 +22,7 @@ from bentpipe_lab.records import published, tables
 from bentpipe_lab.report.areas import working_areas
 from bentpipe_lab.report.charts import Chart, all_charts
 from bentpipe_lab.report.metrics import described, metric_charts
+from bentpipe_lab.report.pages import page_loads
 from bentpipe_lab.report.tables import seconds, times
 from bentpipe_lab.studies.section import Section
 from bentpipe_lab.studies.sections import SECTIONS
@@ -47,7 +48,7 @@ def draw(campaign: Campaign) -> Path:
     figures = analysis.metric_rows(rows, runs, tables.metrics(campaign.directory))
     samples = campaign.directory / tables.SAMPLES_TABLE
     areas = working_areas(rows, samples, _published_means(campaign, figures))
-    charts = [*all_charts(rows, samples), *areas, *metric_charts(figures)]
+    charts = [*page_loads(rows), *all_charts(rows, samples), *areas, *metric_charts(figures)]
     target = campaign.directory / directories.REPORT
     shutil.rmtree(target, ignore_errors=True)
     for part in (FIGURES, DATA):

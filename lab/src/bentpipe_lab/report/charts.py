@@ -20,6 +20,7 @@ from bentpipe_lab.campaign.ranges import in_one_unit
 from bentpipe_lab.report.style import INK, MUTED
 from bentpipe_lab.report.style import svg as drawing
 from bentpipe_lab.systems import SYSTEMS
+from bentpipe_lab.workloads import WORKLOADS
 
 COLOURS = (
     "#1668b8", "#d9822b", "#1a7f4b", "#b3261e", "#6b4fa0", "#5c6875", "#a8771a", "#0f8b8d", "#c2548d", "#3b3b3b",
@@ -85,13 +86,19 @@ def all_charts(rows: Sequence[PointRow], samples: Path) -> list[Chart]:
     if not drawn:
         return []
     looks = Looks(row.variant for row in rows)
+    timed = [row for row in rows if not of_fixed_length(row.workload)]
     return [
-        *medians(drawn, looks),
-        *distributions(rows, looks),
+        *medians([row for row in timed if row.times], looks),
+        *distributions(timed, looks),
         *sweeps(drawn, looks),
         *ratios(drawn, samples, looks),
         *over_time(drawn, samples, looks),
     ]
+
+
+def of_fixed_length(workload: str) -> bool:
+    """Whether a workload's time is its length and tells nothing."""
+    return workload in WORKLOADS and WORKLOADS[workload].runs_for_s is not None
 
 
 def medians(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:

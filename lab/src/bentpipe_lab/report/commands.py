@@ -15,10 +15,11 @@ from bentpipe_lab.errors import CampaignError
 from bentpipe_lab.records import tables
 from bentpipe_lab.registry import unknown
 from bentpipe_lab.report import campaign as page
+from bentpipe_lab.report import results
 from bentpipe_lab.report.charts import label
 from bentpipe_lab.report.tables import seconds
 
-FORMATS = ("csv", "parquet", "duckdb")
+FORMATS = ("csv", "parquet", "duckdb", "results")
 CLEAR = 0.05
 
 
@@ -78,7 +79,10 @@ def compare(first: Path, second: Path, console: Console) -> int:
 
 
 def export(directory: Path, form: str, out: Path | None, console: Console) -> int:
-    """Write a campaign's runs, samples and further figures for other programs; `form` is csv, parquet or duckdb."""
+    """Write a campaign's runs, samples and further figures for other programs; `form` is one of `FORMATS`.
+
+    The form "results" is one small table of points.
+    """
     if form not in FORMATS:
         raise unknown("format", form, dict.fromkeys(FORMATS))
     campaign = directories.opened(directory)
@@ -95,6 +99,9 @@ def export(directory: Path, form: str, out: Path | None, console: Console) -> in
             for source in sources:
                 (target / source.name).write_bytes(source.read_bytes())
                 written.append(target / source.name)
+        case "results":
+            written.append(target / f"{campaign.plan.name}.csv")
+            written[0].write_text(results.text(campaign))
         case _:
             file = target / f"{campaign.plan.name}.duckdb"
             file.unlink(missing_ok=True)

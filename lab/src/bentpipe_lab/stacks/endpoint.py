@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
+from bentpipe_lab.net import content
 from bentpipe_lab.net.netns import Namespace
 from bentpipe_lab.net.process import Process
 from bentpipe_lab.stacks.manifest import IMPLEMENTATIONS, PROTOCOLS, Manifest
 
-PORT = 443
+PORT = content.QUIC_PORT
 MOST_OF_A_FILE = 64 << 20
 """Bytes that an endpoint may write to one file, its log for example: the kernel ends it then."""
 MOST_WRITTEN = 256 << 20
@@ -127,7 +128,7 @@ def endpoint(
         "nice", "-n", "-10", "prlimit", f"--fsize={MOST_OF_A_FILE}", "--core=0",
         "env", "-i", *(f"{k}={v}" for k, v in environment.items()),
         "unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "sh", str(script), directory / "root",
-        IMPLEMENTATIONS, manifest.name, stack, site.certificates, site.www, directory / "downloads",
+        IMPLEMENTATIONS, manifest.place, stack, site.certificates, site.www, directory / "downloads",
         directory / "logs", site.hosts,
     ]  # fmt: skip
     running = Endpoint(role, manifest, Process(role, where.command(argv), directory), directory)

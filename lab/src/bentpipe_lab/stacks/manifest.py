@@ -1,7 +1,8 @@
 """Manifests of QUIC implementations: `implementations/NAME/manifest.toml`, read and checked."""
 
+import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,10 @@ from bentpipe_lab.registry import unknown
 
 IMPLEMENTATIONS = host.REPOSITORY / "implementations"
 MANIFEST, INSTALL, RUN = "manifest.toml", "install", "run_endpoint"
+IMAGE = "image"
+"""The directory of what installs and runs images."""
+IMAGES = "BENTPIPE_IMAGES"
+"""The environment variable with the file that names images made for the interop runner."""
 ROLES = ("client", "server")
 PROTOCOLS = {"h3": "http3", "hq-interop": "handshake"}
 """Application protocols (ALPN), each with the interop runner's test case that speaks it; the first that both ends
@@ -53,11 +58,13 @@ class Manifest:
     starts_in_s: float
     """About how long it takes to be ready."""
     remarks: str
+    place: str
+    """Its directory below `implementations`."""
 
     @property
     def directory(self) -> Path:
         """Where its files are."""
-        return IMPLEMENTATIONS / self.name
+        return IMPLEMENTATIONS / self.place
 
     def refuses(self, role: str, knobs: Mapping[str, str]) -> str | None:
         """Why it cannot be run so; None when it can."""
@@ -75,7 +82,33 @@ class Manifest:
 def all_manifests() -> Mapping[str, Manifest]:
     """Every implementation, by name."""
     found = [read(path) for path in sorted(IMPLEMENTATIONS.glob(f"*/{MANIFEST}"))]
+    if chosen := os.environ.get(IMAGES):
+        found += images(Path(chosen))
     return {manifest.name: manifest for manifest in found}
+
+
+def images(path: Path) -> list[Manifest]:
+    """Images made for the interop runner: a table each, with its reference and the protocols of its roles."""
+    try:
+        tables = tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise LabError(f"{path}, which ${IMAGES} names: {error}") from error
+    found = []
+    for name, table in tables.items():
+        if not isinstance(table, Mapping) or not isinstance(table.get("image"), str):
+            raise LabError(f'{path}: [{name}] needs image = "REFERENCE", best with its digest')
+        if (IMPLEMENTATIONS / name).exists():
+            raise LabError(f"{path}: [{name}] has the name of an implementation that is there; choose another")
+        fields = dict(table)
+        reference = fields.pop("image")
+        whole = {"name": name, "stack": name, "licence": "its own", "language": "unknown", "from": reference, **fields}
+        where = path / name / MANIFEST
+        found.append(_parsed(where, {**whole, "version": reference, "roles": list(_roles(fields))}, place=IMAGE))
+    return found
+
+
+def _roles(fields: Mapping[str, Any]) -> Iterator[str]:
+    return (role for role in ROLES if role in fields)
 
 
 def manifest(name: str) -> Manifest:
@@ -101,7 +134,7 @@ def read(path: Path) -> Manifest:
         raise LabError(f"{path}: {error}") from error
 
 
-def _parsed(path: Path, table: Mapping[str, Any]) -> Manifest:
+def _parsed(path: Path, table: Mapping[str, Any], place: str | None = None) -> Manifest:
     for key, value in table.items():
         if key not in _FIELDS:
             raise LabError(f"{path}: {unknown('field', key, _FIELDS)}")
@@ -131,4 +164,5 @@ def _parsed(path: Path, table: Mapping[str, Any]) -> Manifest:
         qlog=table.get("qlog", []),
         starts_in_s=float(table.get("starts_in_s", 1)),
         remarks=table.get("remarks", ""),
+        place=place or table["name"],
     )

@@ -53,15 +53,20 @@ def _cell(axes: Mapping[str, str]) -> str:
 
 def _share(found: Mapping[str, MetricRow], *, median: bool) -> float | None:
     """Ours over the best of the others; None where either is missing."""
-    of = {name: each.interval.median if median else min(each.values) for name, each in found.items()}
+    of = {name: each.interval.median if median else _worst(each) for name, each in found.items()}
     best = max((value for name, value in of.items() if name != OURS), default=0.0)
     return of[OURS] / best if OURS in of and best > 0 else None
+
+
+def _worst(each: MetricRow) -> float:
+    """Of all runs that count; one that did not end well has nothing."""
+    return min(each.values) if each.interval.n >= each.row.n_total else 0.0
 
 
 def _figures(each: MetricRow | None) -> str:
     if each is None:
         return "-"
-    return f"{number(each.interval.median, 1)}, {number(min(each.values), 1)} ({each.interval.n} of {each.row.n_total})"
+    return f"{number(each.interval.median, 1)}, {number(_worst(each), 1)} ({each.interval.n} of {each.row.n_total})"
 
 
 def _marked(share: float | None) -> Cell:

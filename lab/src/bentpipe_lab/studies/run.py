@@ -17,7 +17,7 @@ from bentpipe_lab.report import commands as reports
 CAMPAIGNS = host.REPOSITORY / "campaigns"
 PAGE = "index.html"
 STUDIES: Mapping[str, Sequence[str]] = {
-    "bujari": ("bujari",),
+    "bujari": ("bujari", "bujari-tcp"),
     "endres": ("endres", "endres-window"),
     "qpep": ("qpep-loss", "qpep-ack", "qpep", "qpep-pages"),
     "kuhn": ("kuhn",),

@@ -1,7 +1,7 @@
 """Splitting QUIC proxies, `bentpipe quic-pep`: at the gateway alone, or at both ends of the satellite hop."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,24 +13,24 @@ from bentpipe_lab.net.authority import Authority
 from bentpipe_lab.net.evidence import Carrier, Split
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.netns import Namespace
-from bentpipe_lab.net.topology import GROUND, SATELLITE, SERVER4, Topology
-from bentpipe_lab.programs import Program
-from bentpipe_lab.systems.contract import Settings, System
+from bentpipe_lab.net.topology import SATELLITE, SERVER4, Topology
+from bentpipe_lab.systems.contract import Settings
 from bentpipe_lab.systems.parts import routes
+from bentpipe_lab.systems.parts.pep import SATELLITE_WINDOW, Pep
 from bentpipe_lab.workloads.contract import QUIC
 from bentpipe_lab.workloads.programs import inside
 
-INTERCEPTED, BETWEEN = 4501, 4502
-"""Where the client's connections arrive; where a proxy at the terminal reaches the one at the gateway."""
+INTERCEPTED, BETWEEN, LAST = 4501, 4502, 4503
+"""Where the client's connections arrive; where a proxy reaches the one at the gateway, and one behind that."""
 NAME = "pep.bentpipe.test"
-CONTROLLER, SATELLITE_WINDOW, GROUND_WINDOW = "newreno", 100, 10
-"""As Kosek et al. had them: initial windows of 100 packets over the satellite and of 10 elsewhere."""
+CONTROLLER, GROUND_WINDOW = "newreno", 10
+"""As Kosek et al. had them; the window is that of the ground."""
 WHOLE = ("mode", "ready", "memory")
 """Fields of the configuration itself; others that a plan sets are those of the satellite's side."""
 GROUND_RATE = "1 Gbit/s"
 
 
-class QuicPep(System):
+class QuicPep(Pep):
     """A proxy at the terminal and one at the gateway: QUIC has three connections, one of them over the satellite."""
 
     name = "quic-pep"
@@ -39,34 +39,12 @@ class QuicPep(System):
     colour = "#0f8b8d"
     pale = "#bfe3e3"
     carries = (QUIC,)
-    in_demo = False
-    warms_up = False
-    programs: ClassVar[Sequence[Program]] = ()
     carrier: ClassVar[Carrier | Split | None] = Carrier("udp", BETWEEN)
-
-    def require(self) -> None:
-        """Raise unless the binary is built."""
-        host.binary()
 
     def start(self, path: Topology, settings: Settings) -> None:
         """Start both, and give the client's QUIC to the one at the terminal."""
-        servers = _servers()
-        _proxy(
-            path, "gateway", path.gateway,
-            {"listen": f"0.0.0.0:{BETWEEN}", **servers, **_whole(settings),
-             "towards_clients": _satellite(path.link, settings), "towards_next": _ground(path.link)},
-        )  # fmt: skip
-        _proxy(
-            path, "terminal", path.terminal,
-            {"listen": f"0.0.0.0:{INTERCEPTED}", **_whole(settings),
-             "next": {"address": f"{SATELLITE.far4}:{BETWEEN}", "kind": "pep", "name": NAME},
-             "towards_clients": _ground(None), "towards_next": _satellite(path.link, settings)},
-        )  # fmt: skip
-        _intercept(path.terminal, "lan0")
-
-    def address_at_server(self) -> str:
-        """The gateway's."""
-        return GROUND.near4
+        _at_gateway(path, settings, _servers())
+        _at_terminal(path, settings)
 
     def address_seen(self, path: Topology) -> str:
         """A QUIC connection's: TCP goes beside a proxy for QUIC."""
@@ -93,11 +71,57 @@ class QuicPepIntegrated(QuicPep):
         _intercept(path.gateway, "sat0")
 
 
+class QuicPepChain(QuicPep):
+    """Three of them, the last beside the server: QUIC has four connections."""
+
+    name = "quic-pep chain"
+    order = 28
+    label = "QUIC split by three proxies"
+    colour = "#3b6978"
+    pale = "#cbdade"
+
+    def start(self, path: Topology, settings: Settings) -> None:
+        """Start them from the server on, and give the client's QUIC to the one at the terminal."""
+        _proxy(
+            path, "server", path.server,
+            {"listen": f"{SERVER4}:{LAST}", **_servers(), **_whole(settings),
+             "towards_clients": _ground(path.link), "towards_next": _ground(None)},
+        )  # fmt: skip
+        _at_gateway(path, settings, {"next": {"address": f"{SERVER4}:{LAST}", "kind": "pep", "name": NAME}})
+        _at_terminal(path, settings)
+
+    def address_at_server(self) -> str:
+        """The server's own, where the last one is."""
+        return SERVER4
+
+
+def _at_gateway(path: Topology, settings: Settings, onwards: Mapping[str, Any]) -> None:
+    _proxy(
+        path, "gateway", path.gateway,
+        {"listen": f"0.0.0.0:{BETWEEN}", **onwards, **_whole(settings),
+         "towards_clients": _satellite(path.link, settings), "towards_next": _ground(path.link)},
+    )  # fmt: skip
+
+
+def _at_terminal(path: Topology, settings: Settings) -> None:
+    """One whose next hop is the gateway's, and which has the client's QUIC."""
+    _proxy(
+        path, "terminal", path.terminal,
+        {"listen": f"0.0.0.0:{INTERCEPTED}", **_whole(settings),
+         "next": {"address": f"{SATELLITE.far4}:{BETWEEN}", "kind": "pep", "name": NAME},
+         "towards_clients": _ground(None), "towards_next": _satellite(path.link, settings)},
+    )  # fmt: skip
+    _intercept(path.terminal, "lan0")
+
+
 def _servers() -> dict[str, Any]:
     """Where the servers of the workloads are, by the name that clients ask for."""
     return {
         "next": {"address": f"{SERVER4}:{content.WEB_PORT}"},
-        "names": {content.PERF_HOST: {"address": f"{SERVER4}:{content.PERF_PORT}"}},
+        "names": {
+            content.PERF_HOST: {"address": f"{SERVER4}:{content.PERF_PORT}"},
+            content.QUIC_HOST: {"address": f"{SERVER4}:{content.QUIC_PORT}"},
+        },
     }
 
 
@@ -142,7 +166,8 @@ def _intercept(where: Namespace, device: str) -> None:
     """Give what the client sends to QUIC servers to the proxy; answers leave with the servers' addresses."""
     routes.load(
         where, "lab_quic_pep", "type nat hook prerouting priority dstnat",
-        f'iifname "{device}" ip daddr {SERVER4} udp dport {{ {content.WEB_PORT}, {content.PERF_PORT} }}'
+        f'iifname "{device}" ip daddr {SERVER4} udp dport'
+        f" {{ {content.WEB_PORT}, {content.PERF_PORT}, {content.QUIC_PORT} }}"
         f" redirect to :{INTERCEPTED}",
     )  # fmt: skip
 

@@ -7,17 +7,15 @@ from bentpipe_lab.net import host
 from bentpipe_lab.net.evidence import Carrier, Split
 from bentpipe_lab.net.netns import Namespace
 from bentpipe_lab.net.topology import GROUND, LISTED, SATELLITE, Topology
-from bentpipe_lab.programs import Program
-from bentpipe_lab.systems.contract import Settings, System
+from bentpipe_lab.systems.contract import Settings
+from bentpipe_lab.systems.parts.pep import SATELLITE_WINDOW, Pep
 from bentpipe_lab.workloads.contract import TCP
 
 BETWEEN = 5991
 """Where the proxy at the terminal reaches the one at the gateway."""
-SATELLITE_WINDOW = 100
-"""As Kosek et al. had it; elsewhere the kernel's, 10."""
 
 
-class TcpPep(System):
+class TcpPep(Pep):
     """A proxy at the terminal and one at the gateway: TCP has three connections, one of them over the satellite."""
 
     name = "tcp-pep"
@@ -26,15 +24,8 @@ class TcpPep(System):
     colour = "#7a5195"
     pale = "#ddd0e6"
     carries = (TCP,)
-    in_demo = False
-    warms_up = False
     takes_fields = False
-    programs: ClassVar[Sequence[Program]] = ()
     carrier: ClassVar[Carrier | Split | None] = Carrier("tcp", BETWEEN)
-
-    def require(self) -> None:
-        """Raise unless the binary is built."""
-        host.binary()
 
     def start(self, path: Topology, settings: Settings) -> None:
         """Start both, and give the client's TCP to the one at the terminal."""
@@ -47,10 +38,6 @@ class TcpPep(System):
         _proxy(
             path, "terminal", path.terminal, ["--interfaces", "lan0", "--via", second, *_satellite("next", settings)]
         )
-
-    def address_at_server(self) -> str:
-        """The gateway's."""
-        return GROUND.near4
 
 
 class TcpPepIntegrated(TcpPep):

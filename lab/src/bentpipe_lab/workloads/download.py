@@ -7,8 +7,8 @@ from bentpipe_lab.analysis import bounds
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import Topology
 from bentpipe_lab.records.sample import Outcome
+from bentpipe_lab.size import size
 from bentpipe_lab.workloads.contract import Option, Transfer, Workload
-from bentpipe_lab.workloads.parts.size import size
 from bentpipe_lab.workloads.programs import curl
 
 

@@ -1,9 +1,12 @@
 """A transfer of a fixed time by iperf3, with the sender's window, round-trip time and retransmissions."""
 
+import bisect
 import json
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, ClassVar
+
+import numpy as np
 
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import SERVER4, Topology
@@ -36,6 +39,7 @@ class Iperf3(Workload):
     measures = "its length, which is fixed; what counts is the goodput"
     demo_runs: ClassVar[Mapping[str, int]] = {}
     overhead_s = 10.0
+    usual_s = 3.0
     programs = (IPERF3,)
     options: ClassVar[Mapping[str, Option]] = {
         "direction": Option("download", ("download", "upload")),
@@ -53,9 +57,9 @@ class Iperf3(Workload):
 
     def run(self, path: Topology) -> Outcome:
         """Sampled ten times a second at the receiver, and at the sender by TCP_INFO."""
-        server = path.start(
-            "iperf3", path.server, [IPERF3.found(), "--server", "--one-off", "--json", "--port", str(PORT)]
-        )
+        server = path.start("iperf3", path.server, [
+            IPERF3.found(), "--server", "--one-off", "--json", "--port", str(PORT), "--interval", str(INTERVAL_S),
+        ])  # fmt: skip
         listening.wait(path.server, PORT, server)
         download = self.option("direction") == "download"
         argv = [
@@ -98,11 +102,13 @@ def judged(printed: str, said: str, code: int, *, download: bool) -> Outcome:
         return Outcome(Verdict.TIMED_OUT, detail="iperf3 measured no interval")
     received: Sequence[Any] = report["intervals"] if download else report["server_output_json"]["intervals"]
     sent: Sequence[Any] = report["server_output_json"]["intervals"] if download else report["intervals"]
+    looks = [each["sum"]["end"] for each in sent]
     samples, total = [], 0
-    for number, each in enumerate(received):
+    for each in received:
         total += each["sum"]["bytes"]
         row: dict[str, Any] = {"at_s": round(each["sum"]["end"], 3), "received_bytes": total}
-        if number < len(sent):
+        number = bisect.bisect_left(looks, each["sum"]["end"] - INTERVAL_S / 2)
+        if number < len(sent) and looks[number] < each["sum"]["end"] + INTERVAL_S / 2:
             streams = sent[number]["streams"]
             round_trips = [stream["rtt"] / 1e6 for stream in streams if stream.get("rtt")]
             row |= {
@@ -145,9 +151,10 @@ def to_plateau(samples: Sequence[Mapping[str, Any]]) -> float:
     return next((moment for moment, rate in rates if rate >= PLATEAU * best * (1 - 1e-9)), at[-1])
 
 
-def received_by(samples: Sequence[Mapping[str, Any]], moment: float) -> int:
-    """Bytes that had arrived at a moment, seconds since the beginning."""
-    return max((row["received_bytes"] for row in samples if row["at_s"] <= moment + 1e-3), default=0)
+def received_by(samples: Sequence[Mapping[str, Any]], moment: float) -> float:
+    """Bytes that had arrived at a moment, seconds since the beginning; between two samples, evenly."""
+    at: list[float] = [0.0, *(row["at_s"] for row in samples)]
+    return float(np.interp(moment, at, [0, *(row["received_bytes"] for row in samples)]))
 
 
 def _verdict(said: str) -> Verdict:

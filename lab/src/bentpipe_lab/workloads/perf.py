@@ -1,4 +1,4 @@
-"""A QUIC transfer of a fixed time by `bentpipe perf`: establishment, first byte, goodput, the sender's window."""
+"""A transfer of a fixed time by `bentpipe perf`: establishment, first byte, goodput, the sender's window."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import SERVER4, Topology
 from bentpipe_lab.records.sample import Outcome
 from bentpipe_lab.records.verdict import Verdict
-from bentpipe_lab.workloads.contract import QUIC, Metric, Option, Transfer, Workload
+from bentpipe_lab.workloads.contract import QUIC, TCP, Metric, Option, Transfer, Workload
 from bentpipe_lab.workloads.iperf3 import MOST_BYTES, received_by, to_plateau
 from bentpipe_lab.workloads.parts.number import whole
 from bentpipe_lab.workloads.programs import inside
@@ -21,7 +21,10 @@ SECONDS = "15"
 
 
 class Perf(Workload):
-    """As much as one QUIC connection carries in a fixed time, with the chosen controller and initial window."""
+    """As much as one connection carries in a fixed time, with the chosen controller and initial window.
+
+    A resumed one begins with 0-RTT; the connection before it is not measured.
+    """
 
     name = "perf"
     order = 92
@@ -33,6 +36,8 @@ class Perf(Workload):
         "controller": Option("cubic"),
         "initial_window": Option("10", check=whole),
         "seconds": Option(SECONDS, check=whole),
+        "resumed": Option("no", ("no", "yes")),
+        "over": Option(QUIC, (QUIC, TCP)),
     }
     metrics: ClassVar[Mapping[str, Metric]] = {
         "goodput_mbit_s": Metric("goodput", "Mbit/s", "more"),
@@ -41,29 +46,33 @@ class Perf(Workload):
         "to_90_percent_s": Metric("time to 90 % of the best second", "s"),
         "received_by_10_s_mbyte": Metric("received in the first 10 s", "MB", "more"),
         "last_second_mbit_s": Metric("goodput of the last second", "Mbit/s", "more"),
+        "lost_packets": Metric("packets given up as lost", ""),
         "retransmitted_kbyte": Metric("sent again", "kB"),
         "smoothed_rtt_s": Metric("round-trip time at the end, as the sender sees it", "s"),
     }
 
     def run(self, path: Topology) -> Outcome:
         """One connection; the receiver's and the sender's reports of it."""
+        quic = self.over == QUIC
         authority = Authority.of(path)
         identity = authority.issue("perf")
         ends = [
-            "--controller", self.option("controller"), "--initial-window", self.option("initial_window"),
-            "--json", "-",
+            "--over", self.over.lower(), "--controller", self.option("controller"),
+            "--initial-window", self.option("initial_window"), "--json", "-",
         ]  # fmt: skip
+        own: list[str | Path] = ["--certificate", identity.chain, "--key", identity.key] if quic else []
+        trusted: list[str | Path] = ["--ca", authority.certificate, "--name", content.PERF_HOST] if quic else []
         server = path.start("perf-server", path.server, [
-            host.binary(), "perf", "server", "--listen", f"{SERVER4}:{content.PERF_PORT}",
-            "--certificate", identity.chain, "--key", identity.key, *ends,
+            host.binary(), "perf", "server", "--listen", f"{SERVER4}:{content.PERF_PORT}", *own, *ends,
         ])  # fmt: skip
         try:
             server.wait_line("perf server on")
             direction = self.option("direction")
             argv: list[str | Path] = [
                 host.binary(), "perf", "client", f"{SERVER4}:{content.PERF_PORT}",
-                "--ca", authority.certificate, "--name", content.PERF_HOST,
+                *trusted,
                 f"--{direction}", f"{self.option('seconds')} s", *ends,
+                *(["--resume"] if self.option("resumed") == "yes" else []),
             ]  # fmt: skip
             with inside.started(path, argv) as process:
                 printed, said = process.communicate()
@@ -85,8 +94,8 @@ class Perf(Workload):
 
     @property
     def over(self) -> str:
-        """QUIC."""
-        return QUIC
+        """QUIC, or the kernel's TCP, unencrypted."""
+        return self.option("over")
 
     @property
     def runs_for_s(self) -> float | None:
@@ -95,7 +104,9 @@ class Perf(Workload):
 
     @property
     def transfer(self) -> Transfer | None:
-        """As much as goes in that time."""
+        """As much as goes in that time; over TCP in real time only."""
+        if self.over == TCP:
+            return None
         return Transfer(MOST_BYTES, upload=self.option("direction") == "upload", until="the end")
 
 
@@ -124,6 +135,7 @@ def judged(receiver: Mapping[str, Any], sender: Mapping[str, Any], client: Mappi
         "to_90_percent_s": to_plateau(samples),
         "received_by_10_s_mbyte": received_by(samples, 10.0) / 1e6,
         "last_second_mbit_s": (total - received_by(samples, lasted - 1.0)) * 8e-6,
+        "lost_packets": _scaled(last.get("lost_packets"), 1.0),
         "retransmitted_kbyte": _scaled(last.get("retransmitted_bytes"), 1e-3),
         "smoothed_rtt_s": _scaled(last.get("smoothed_rtt_ns"), 1e-9),
     }
@@ -147,6 +159,7 @@ def _verdict(said: str) -> Verdict:
     for words, verdict in (
         ("refused", Verdict.REFUSED), ("unreachable", Verdict.UNREACHABLE), ("timed out", Verdict.TIMED_OUT),
         ("no answer", Verdict.TIMED_OUT), ("does not answer", Verdict.TIMED_OUT),
+        ("no session to resume", Verdict.UNSUPPORTED),
     ):  # fmt: skip
         if words in said:
             return verdict

@@ -1,5 +1,7 @@
-//! DNS for applications: questions over UDP and TCP (RFC 1035, RFC 7766) at addresses of this
-//! machine, replies from the terminal's resolver.
+//! DNS for applications: questions over UDP, TCP (RFC 1035, RFC 7766) and TLS ([`tls`]) at
+//! addresses of this machine, replies from the terminal's resolver.
+
+pub mod tls;
 
 use std::future::poll_fn;
 use std::io;
@@ -10,9 +12,9 @@ use std::time::Duration;
 use bentpipe_tunnel::sockets::DatagramSocket as _;
 use bentpipe_tunnel::terminal::dns::{Over, Resolver};
 use ipnet::IpNet;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use crate::listener::{accept, is_welcome};
 use crate::udp::UdpFlow;
@@ -50,21 +52,26 @@ pub async fn listen(address: SocketAddr) -> io::Result<Sockets> {
 
 /// Answers `clients` and this machine itself, for ever.
 pub async fn serve(sockets: Sockets, clients: Vec<IpNet>, resolver: Resolver) {
-    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let streams = accept(sockets.tcp, |stream| {
-        let (resolver, connections) = (resolver.clone(), connections.clone());
+        let (resolver, places) = (resolver.clone(), places.clone());
         let welcome = is_welcome(&stream, &clients);
         async move {
-            if !welcome {
-                return Err(io::Error::other("not among dns.clients"));
-            }
-            let Ok(_place) = connections.try_acquire() else {
-                return Err(io::Error::other("too many connections ask already"));
-            };
+            let _place = place(welcome, &places)?;
             serve_stream(stream, resolver).await
         }
     });
     tokio::join!(datagrams(sockets.udp, &clients, &resolver), streams);
+}
+
+/// A connection's place among those that ask, if its client may have one.
+fn place(welcome: bool, places: &Semaphore) -> io::Result<SemaphorePermit<'_>> {
+    if !welcome {
+        return Err(io::Error::other("not among dns.clients"));
+    }
+    places
+        .try_acquire()
+        .map_err(|_| io::Error::other("too many connections ask already"))
 }
 
 async fn datagrams(socket: UdpSocket, clients: &[IpNet], resolver: &Resolver) {
@@ -130,7 +137,17 @@ pub async fn serve_datagrams(socket: UdpFlow, host: IpAddr, resolver: Resolver) 
 pub async fn serve_stream(stream: TcpStream, resolver: Resolver) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let host = stream.peer_addr()?.ip().to_canonical();
-    let (mut reader, mut writer) = stream.into_split();
+    let (reader, writer) = stream.into_split();
+    reply(reader, writer, host, resolver).await
+}
+
+/// Answers `host`'s questions, each as soon as its answer is there, until there are no more.
+async fn reply(
+    mut reader: impl AsyncRead + Unpin,
+    mut writer: impl AsyncWrite + Unpin,
+    host: IpAddr,
+    resolver: Resolver,
+) -> io::Result<()> {
     let (replied, mut replies) = mpsc::channel::<Vec<u8>>(MAX_OF_ONE_CONNECTION);
     let places = Arc::new(Semaphore::new(MAX_OF_ONE_CONNECTION));
     let reading = async move {
