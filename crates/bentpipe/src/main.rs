@@ -23,7 +23,6 @@ mod files;
 mod registry;
 mod path_file;
 mod daemon;
-mod key_log;
 mod log;
 mod doctor;
 mod generate;
