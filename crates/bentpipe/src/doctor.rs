@@ -1,6 +1,7 @@
 //! `bentpipe doctor`: what this machine can do, and how to get what it cannot.
 
 mod network;
+mod silence;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -32,7 +32,7 @@ use crate::failure::Failure;
 use crate::files::{Files, PairedGateway};
 use crate::path_file::Keeper;
 use crate::status::{Ask, SessionStatus, Status};
-use crate::{daemon, log};
+use crate::{daemon, key_log, log};
 use paired_keys::PairedKeys;
 
 /// Names of servers that status tells.
@@ -139,6 +139,7 @@ async fn release(files: Files) -> Result<(), Failure> {
 fn start(files: Files) -> Result<(), Failure> {
     let config = files.read_terminal()?;
     log::set_level(&config.log);
+    key_log::warn();
     let listens = |address: Option<SocketAddr>| address.is_some_and(|a| a.port() < 1024);
     let needs = Needs {
         network_administration: config.ingress.transparent.is_some(),

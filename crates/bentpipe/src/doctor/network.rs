@@ -13,10 +13,10 @@ use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::target::Target;
 use bentpipe_tunnel::terminal::{Connector, Session, Terminal};
 use bentpipe_tunnel::transport::KEEP_ALIVE;
-use bentpipe_tunnel::wire::notices::Ask;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use super::silence::{self, Tried};
 use crate::failure::Failure;
 use crate::files::{Files, PairedGateway};
 use crate::terminal;
@@ -24,24 +24,22 @@ use crate::terminal;
 /// Ports that a TCP handshake is tried at: it does not matter whether they are open.
 const TCP_PORTS: [u16; 3] = [443, 80, 22];
 /// A handshake is answered by this at the latest, or not at all.
-const TCP_PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const TCP_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a download may take, each.
 const DOWNLOAD: Duration = Duration::from_secs(15);
-/// An answer that nothing brought back comes late by this, beside a round trip.
-const LATE: Duration = Duration::from_secs(2);
 /// How long the path MTU is looked for.
 const MTU_ROUND_TRIPS: u32 = 20;
 /// Below this a tunnel has little to gain on plain TCP.
 const SHORT: Duration = Duration::from_millis(50);
 
 /// Examines the network between this terminal and the gateway that it knows as `gateway`.
-/// `url`: what is downloaded with the machine's own TCP, and through the tunnel. `silence`: the
+/// `url`: what is downloaded with the machine's own TCP, and through the tunnel. `longest`: the
 /// longest silence after which an answer is waited for.
 pub async fn check(
     files: &Files,
     gateway: &str,
     url: Option<&Download>,
-    silence: Duration,
+    longest: Duration,
 ) -> Result<Vec<Check>, Failure> {
     let config = files.read_terminal()?;
     let paired = find(files, gateway)?;
@@ -78,7 +76,15 @@ pub async fn check(
     let pep = report.tcp(rtt, tcp);
     session.close();
     terminal_closed(&endpoint).await;
-    report.mapping(&silent_mapping(&connector, silence).await);
+    let tcp = async {
+        match url {
+            Some(url) => silence::tcp(url, longest).await,
+            None => Tried::default(),
+        }
+    };
+    let (udp, tcp) = tokio::join!(silence::udp(&connector, longest), tcp);
+    report.udp_silence(&udp);
+    report.tcp_silence(&tcp);
     let mut rates = None;
     if let Some(url) = url {
         let direct = url
@@ -91,7 +97,7 @@ pub async fn check(
     Ok(report.checks)
 }
 
-async fn terminal_closed(endpoint: &noq::Endpoint) {
+pub(super) async fn terminal_closed(endpoint: &noq::Endpoint) {
     crate::daemon::patiently(endpoint.wait_idle()).await;
 }
 
@@ -124,7 +130,7 @@ async fn addresses(gateway: &Target) -> Vec<IpAddr> {
 }
 
 /// What the path is found to carry, UDP payload bytes, once that has stopped growing.
-async fn path_mtu(session: &Session) -> u16 {
+pub(super) async fn path_mtu(session: &Session) -> u16 {
     let mtu = || {
         let path = session.connection().path_stats(noq::PathId::ZERO);
         path.map_or(0, |path| path.current_mtu)
@@ -141,40 +147,6 @@ async fn path_mtu(session: &Session) -> u16 {
         }
     }
     largest
-}
-
-/// After which silences an answer still came, and after which none did.
-async fn silent_mapping(
-    connector: &impl Fn() -> Result<Connector<Machine>, Failure>,
-    longest: Duration,
-) -> Vec<(Duration, bool)> {
-    let after = async |silence: Duration| {
-        let mut connector = connector().ok()?;
-        // A mapping is of a port.
-        connector.endpoint = terminal::endpoint(&connector.identity.borrow()).ok()?;
-        connector.transport.keep_alive = longest * 10;
-        let session = connector.open().await.ok()?;
-        session.accepted().await.ok()?;
-        // Until both ends have ceased to look for a larger path MTU.
-        path_mtu(&session).await;
-        let ask = Ask {
-            after: Some(silence),
-            ..Ask::default()
-        };
-        let patience = silence + session.rtt() + LATE;
-        let answer = tokio::time::timeout(patience, session.notices(&ask)).await;
-        session.close();
-        terminal_closed(&connector.endpoint).await;
-        match answer {
-            Ok(Ok(_)) => Some((silence, true)),
-            // Not one of ours, or it was ended.
-            Ok(Err(_)) => None,
-            Err(_) => Some((silence, false)),
-        }
-    };
-    let (first, second, third) =
-        tokio::join!(after(longest / 4), after(longest / 2), after(longest));
-    [first, second, third].into_iter().flatten().collect()
 }
 
 /// A TCP handshake with a host, and how soon it was answered.
@@ -218,9 +190,9 @@ async fn tcp_answers(hosts: &[IpAddr]) -> Option<TcpAnswer> {
 /// Something to download by HTTP/1.1.
 #[derive(Debug, Clone)]
 pub struct Download {
-    host: String,
-    port: u16,
-    path: String,
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) path: String,
 }
 
 impl std::str::FromStr for Download {
@@ -360,46 +332,33 @@ impl Report {
         self.add("path MTU", State::Worse, found, Some(remedy));
     }
 
-    /// How long NATs and firewalls on the way let an answer through after a silence.
-    fn mapping(&mut self, tried: &[(Duration, bool)]) {
+    /// How long NATs and firewalls on the way let an answer of the gateway's through.
+    fn udp_silence(&mut self, tried: &Tried) {
         let name = "UDP after silence";
-        let held = tried
-            .iter()
-            .filter(|(_, held)| *held)
-            .map(|(after, _)| *after);
-        let lost = tried
-            .iter()
-            .filter(|(_, held)| !*held)
-            .map(|(after, _)| *after);
-        let seconds = |time: Duration| format!("{:.1} s", time.as_secs_f64());
-        let (found, lost) = match (held.max(), lost.min()) {
-            (None, None) => return,
-            (Some(held), None) => {
-                let held = seconds(held);
-                let found = format!(
-                    "an answer still came after {held}: mappings of NATs hold for so long at least"
-                );
-                return self.add(name, State::Ok, found, None);
-            }
-            (None, Some(lost)) => (format!("no answer came after {}", seconds(lost)), lost),
-            (Some(held), Some(lost)) => {
-                let (held, after) = (seconds(held), seconds(lost));
-                (
-                    format!(
-                        "an answer still came after {held}, none after {after}: a NAT or firewall forgets in between"
-                    ),
-                    lost,
-                )
-            }
+        let Some((found, lost)) = tried.found() else {
+            return;
         };
-        if lost > KEEP_ALIVE * 2 {
+        if lost.is_none_or(|lost| lost > KEEP_ALIVE * 2) {
             return self.add(name, State::Ok, found, None);
         }
         let remedy = format!(
             "sessions speak every {}, which may not keep them open; have the time-out for UDP raised at this site's NAT (RFC 4787 asks for two minutes)",
-            seconds(KEEP_ALIVE)
+            silence::seconds(KEEP_ALIVE)
         );
         self.add(name, State::Worse, found, Some(remedy));
+    }
+
+    /// And a web server's, outside the tunnel.
+    fn tcp_silence(&mut self, tried: &Tried) {
+        let Some((found, lost)) = tried.found() else {
+            return;
+        };
+        let remedy = lost.map(|_| "TCP connections outside the tunnel that are silent for so long are lost (RFC 5382 asks for two hours); those in the tunnel are not: its session speaks for all".to_owned());
+        let state = match lost {
+            Some(_) => State::Worse,
+            None => State::Ok,
+        };
+        self.add("TCP after silence", state, found, remedy);
     }
 
     /// Whether somebody on the way answers TCP in the gateway's place.

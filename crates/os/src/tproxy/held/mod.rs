@@ -109,6 +109,13 @@ pub(super) fn open(port: u16, mark: u32) -> Result<(Held, Source), HeldError> {
     Ok((held, Source { port, log, changes }))
 }
 
+/// Checks that connections can be held back, without doing so.
+pub(crate) fn check() -> Result<(), HeldError> {
+    raw::check().map_err(HeldError::Raw)?;
+    // Of no terminal: this is no port.
+    Log::open(0).map(|_| ()).map_err(HeldError::Log)
+}
+
 impl Held {
     /// Serves first packets from `source`, for ever; `by_name`: the gateway is asked by name for
     /// those whose client has asked for the name.
