@@ -87,7 +87,7 @@ def test_a_nat_that_forgets(far_tunnel: Bentpipe) -> None:
     assert code == 0, found
     for name in ("UDP after silence", "TCP after silence"):
         assert found[name]["state"] == "worse", found
-        assert "none after 4.0 s" in found[name]["found"]
+        assert ", none after " in found[name]["found"]
 
 
 def test_a_proxy_of_the_operator(far_tunnel: Bentpipe) -> None:

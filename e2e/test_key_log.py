@@ -9,6 +9,7 @@ from bentpipe_lab.net.topology import Topology
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.systems.tunnel import GATEWAY_PORT, start_bentpipe
 from bentpipe_lab.workloads.programs import curl
+from conversation import eventually
 from emulated import bentpipe
 
 SIZE = 2_000_000
@@ -19,7 +20,7 @@ def test_a_session_is_read_with_its_secrets(path: Topology, tmp_path: Path, monk
     monkeypatch.setenv("SSLKEYLOGFILE", str(keys))
     words: list[str | Path] = ["tcpdump", "-i", "sat0", "-U", "-w", capture, "udp", "port", str(GATEWAY_PORT)]
     listening = path.start("capture", path.terminal, words)
-    listening.wait_line("listening on")
+    eventually(lambda: "listening on" in listening.log.read_text(), "tcpdump listens")
     tunnel = start_bentpipe(path)
     assert "SSLKEYLOGFILE" in tunnel.terminal.log.read_text()
     assert curl.download(path, "2MB").verdict is Verdict.OK

@@ -14,7 +14,7 @@ from conversation import PATIENCE_S
 from memory import ends, held_mib
 
 LONG = "BENTPIPE_ROUGH_S" in os.environ
-DOWNLOADS, MEMORY_MIB = (1500, 256) if LONG else (400, 64)
+DOWNLOADS, MEMORY_MIB = (1500, 256) if LONG else (600, 128)
 RESIDENT_MIB = MEMORY_MIB * 3 // 2 + 64
 """The kernel may hold half as much again as `memory`, and the program itself needs some."""
 SMALL_BUFFER = 8192

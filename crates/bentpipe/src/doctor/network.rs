@@ -11,11 +11,12 @@ use bentpipe_os::doctor::{Check, State};
 use bentpipe_os::machine::Machine;
 use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::target::Target;
-use bentpipe_tunnel::terminal::{Connector, Session, Terminal};
+use bentpipe_tunnel::terminal::{Connector, Terminal};
 use bentpipe_tunnel::transport::KEEP_ALIVE;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use super::download::Download;
+use super::session::{closed, path_mtu};
 use super::silence::{self, Tried};
 use crate::failure::Failure;
 use crate::files::{Files, PairedGateway};
@@ -24,11 +25,7 @@ use crate::terminal;
 /// Ports that a TCP handshake is tried at: it does not matter whether they are open.
 const TCP_PORTS: [u16; 3] = [443, 80, 22];
 /// A handshake is answered by this at the latest, or not at all.
-pub(super) const TCP_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a download may take, each.
-const DOWNLOAD: Duration = Duration::from_secs(15);
-/// How long the path MTU is looked for.
-const MTU_ROUND_TRIPS: u32 = 20;
+const TCP_PATIENCE: Duration = Duration::from_secs(5);
 /// Below this a tunnel has little to gain on plain TCP.
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -75,7 +72,7 @@ pub async fn check(
     let tcp = tcp_answers(&address.map(|a| a.ip()).into_iter().collect::<Vec<_>>()).await;
     let pep = report.tcp(rtt, tcp);
     session.close();
-    terminal_closed(&endpoint).await;
+    closed(&endpoint).await;
     let tcp = async {
         match url {
             Some(url) => silence::tcp(url, longest).await,
@@ -95,10 +92,6 @@ pub async fn check(
     }
     report.verdict(rtt, pep, rates);
     Ok(report.checks)
-}
-
-pub(super) async fn terminal_closed(endpoint: &noq::Endpoint) {
-    crate::daemon::patiently(endpoint.wait_idle()).await;
 }
 
 fn find(files: &Files, gateway: &str) -> Result<PairedGateway, Failure> {
@@ -127,26 +120,6 @@ async fn addresses(gateway: &Target) -> Vec<IpAddr> {
             resolver.resolve(name).await.unwrap_or_default()
         }
     }
-}
-
-/// What the path is found to carry, UDP payload bytes, once that has stopped growing.
-pub(super) async fn path_mtu(session: &Session) -> u16 {
-    let mtu = || {
-        let path = session.connection().path_stats(noq::PathId::ZERO);
-        path.map_or(0, |path| path.current_mtu)
-    };
-    let (mut largest, mut since) = (mtu(), 0);
-    for _ in 0..MTU_ROUND_TRIPS {
-        tokio::time::sleep(session.rtt().max(Duration::from_millis(20))).await;
-        match mtu() {
-            now if now > largest => (largest, since) = (now, 0),
-            _ => since += 1,
-        }
-        if since > 6 {
-            break;
-        }
-    }
-    largest
 }
 
 /// A TCP handshake with a host, and how soon it was answered.
@@ -185,84 +158,6 @@ async fn tcp_answers(hosts: &[IpAddr]) -> Option<TcpAnswer> {
         }
     }
     soonest
-}
-
-/// Something to download by HTTP/1.1.
-#[derive(Debug, Clone)]
-pub struct Download {
-    pub(super) host: String,
-    pub(super) port: u16,
-    pub(super) path: String,
-}
-
-impl std::str::FromStr for Download {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!(
-                "{text:?} is not the URL of something large; write it like \"http://example.net/10MB\" (not https: what is measured is the network)"
-            )
-        };
-        let rest = text.strip_prefix("http://").ok_or_else(wrong)?;
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let with_port = match authority.rsplit_once(':') {
-            Some((_, port)) if port.parse::<u16>().is_ok() => authority.to_owned(),
-            _ => format!("{authority}:80"),
-        };
-        let target: Target = with_port.parse().map_err(|_| wrong())?;
-        let host = match &target.host {
-            bentpipe_tunnel::target::Host::Address(address) => address.to_string(),
-            bentpipe_tunnel::target::Host::Name(name) => name.clone(),
-        };
-        Ok(Self {
-            host,
-            port: target.port,
-            path: format!("/{path}"),
-        })
-    }
-}
-
-impl Download {
-    fn target(&self) -> Target {
-        let host = bentpipe_tunnel::target::Host::name(&self.host);
-        let host = host.expect("it was one when the URL was read");
-        Target {
-            host,
-            port: self.port,
-        }
-    }
-
-    /// The rate of a download over the connection that `connecting` gives, bit/s, from the
-    /// request on; what came in [`DOWNLOAD`] counts.
-    async fn over<S: AsyncRead + AsyncWrite + Unpin>(
-        &self,
-        connecting: impl Future<Output = std::io::Result<S>>,
-    ) -> std::io::Result<f64> {
-        let limit = tokio::time::timeout(DOWNLOAD, connecting);
-        let mut stream = limit.await.map_err(|_| std::io::ErrorKind::TimedOut)??;
-        let began = Instant::now();
-        let (host, path) = (&self.host, &self.path);
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await?;
-        let (mut bytes, mut buffer) = (0, vec![0; 1 << 16]);
-        let reading = async {
-            loop {
-                match stream.read(&mut buffer).await? {
-                    0 => return std::io::Result::Ok(()),
-                    count => bytes += count,
-                }
-            }
-        };
-        if let Ok(ended) = tokio::time::timeout(DOWNLOAD, reading).await {
-            ended?;
-        }
-        if bytes == 0 {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        }
-        #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
-        let bits = bytes as f64 * 8.0;
-        Ok(bits / began.elapsed().as_secs_f64())
-    }
 }
 
 async fn through_tunnel(connector: Connector<Machine>, url: &Download) -> std::io::Result<f64> {

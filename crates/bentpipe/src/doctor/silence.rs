@@ -10,10 +10,13 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-use super::network::{Download, TCP_PATIENCE, path_mtu, terminal_closed};
+use super::download::Download;
+use super::session::{closed, path_mtu};
 use crate::failure::Failure;
 use crate::terminal;
 
+/// A handshake is answered by this at the latest, or not at all.
+const TCP_PATIENCE: Duration = Duration::from_secs(5);
 /// An answer that nothing brought back comes late by this, beside a round trip.
 const LATE: Duration = Duration::from_secs(2);
 
@@ -77,7 +80,7 @@ pub async fn udp(
         let patience = silence + session.rtt() + LATE;
         let answer = timeout(patience, session.notices(&ask)).await;
         session.close();
-        terminal_closed(&connector.endpoint).await;
+        closed(&connector.endpoint).await;
         match answer {
             Ok(Ok(_)) => Some(true),
             // Not one of ours, or it was ended.
