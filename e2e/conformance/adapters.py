@@ -135,6 +135,37 @@ class Socat(Relay):
         )
 
 
+NGINX = """\
+load_module /usr/lib/nginx/modules/ngx_stream_module.so;
+daemon off;
+error_log stderr;
+pid {directory}/nginx-{port}.pid;
+events {{ worker_connections 8192; }}
+stream {{
+    server {{
+        listen {port} backlog=128 so_keepalive=on;
+        proxy_pass {target}:{target_port};
+        proxy_half_close on;
+        proxy_timeout 1h;
+    }}
+}}
+"""
+
+
+class NginxStream(Relay):
+    """nginx, relaying TCP (its stream module)."""
+
+    name = "nginx-stream"
+
+    def relay(self, path: Topology, port: int, address: Address) -> Process:
+        target = f"[{address[0]}]" if ":" in address[0] else address[0]
+        configuration = path.directory / f"nginx-{port}.conf"
+        configuration.write_text(
+            NGINX.format(directory=path.directory.absolute(), port=port, target=target, target_port=address[1])
+        )
+        return path.start(f"nginx-{port}", path.terminal, ["nginx", "-c", configuration.absolute()])
+
+
 class Lab(Adapter):
     """One of the lab's systems: it takes what the client sends."""
 
@@ -161,7 +192,8 @@ class Hysteria(Lab):
 
 
 ALL: dict[str, type[Adapter]] = {
-    adapter.name: adapter for adapter in (BentpipeTransparent, BentpipeSocks5, BentpipeHttp, SingBox, Hysteria, Socat)
+    adapter.name: adapter
+    for adapter in (BentpipeTransparent, BentpipeSocks5, BentpipeHttp, SingBox, Hysteria, Socat, NginxStream)
 }
 
 

@@ -13,7 +13,7 @@ HEAD = """# Conformance
 What applications are owed by any proxy, and which of it a proxy keeps, on plain cables between network namespaces.
 Written by `make conformance`, which runs `e2e/conformance/`; ours are part of `make test` as well. A proxy is added by
 an adapter of a few lines in `e2e/conformance/adapters.py`. `n of m` where a property has several cases; `-` where the
-adapter is not for it. socat relays one TCP target at a time, and sing-box and Hysteria 2 are adapted for IPv4 alone;
+adapter is not for it. socat and nginx relay one TCP target at a time; sing-box and Hysteria 2 are adapted for IPv4;
 of Hysteria 2 this is the core, in the lab's own small program (`lab/programs/hysteria`), whose part is not told apart.
 
 """

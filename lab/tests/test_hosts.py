@@ -9,6 +9,7 @@ from bentpipe_lab.campaign.unit import Run
 from bentpipe_lab.errors import PlanError
 from bentpipe_lab.hosts.clock import Exchange, offset
 from bentpipe_lab.hosts.table import Hosts
+from bentpipe_lab.matrix import commands
 
 PLAN = """\
 name = "apart"
@@ -45,6 +46,13 @@ def test_other_machines_go_with_each_unit_as_plain_data() -> None:
     assert hosts.client.known_hosts == "/plans/known"
     assert hosts.server.port == 22
     assert hosts.server.known_hosts.endswith("/.ssh/known_hosts")
+
+
+def test_a_cell_again_is_on_the_same_machines() -> None:
+    read = parsed()
+    (point,) = points.expand(read).points
+    again = plan.parse(commands.only(read, point.id), Path("/elsewhere"))
+    assert again.hosts == read.hosts
 
 
 @pytest.mark.parametrize(

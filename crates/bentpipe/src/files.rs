@@ -36,6 +36,9 @@ pub struct PairedGateway {
     /// The key that it has announced to have next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_key: Option<Fingerprint>,
+    /// The bearer token that it wants, if it is of somebody else's making.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
 }
 
 /// `pairing.toml`: the gateways that a terminal is paired with.
@@ -47,6 +50,8 @@ struct Pairing {
     gateway_key: Fingerprint,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     next_key: Option<Fingerprint>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
     /// Those beside the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     further: Vec<PairedGateway>,
@@ -297,6 +302,7 @@ impl Files {
             gateway: pairing.gateway,
             gateway_key: pairing.gateway_key,
             next_key: pairing.next_key,
+            token: pairing.token,
         };
         Ok(std::iter::once(first).chain(pairing.further).collect())
     }
@@ -311,6 +317,7 @@ impl Files {
             gateway: first.gateway.clone(),
             gateway_key: first.gateway_key,
             next_key: first.next_key,
+            token: first.token.clone(),
             further: further.to_vec(),
         };
         let text = toml::to_string(&pairing).map_err(anyhow::Error::from)?;

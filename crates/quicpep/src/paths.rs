@@ -183,7 +183,7 @@ impl Drop for Lease {
     clippy::disallowed_methods,
     reason = "the runtime's clock, which is virtual in the simulator"
 )]
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 

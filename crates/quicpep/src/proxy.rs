@@ -39,6 +39,9 @@ pub enum Mode {
     /// The next hop first: it is offered all that the client offers, and the client is
     /// answered with what it has chosen.
     H3Capable,
+    /// As `default` for a server that has answered within the hour and not failed since, whose
+    /// application protocol is therefore known; as `h3-capable` for others.
+    H3Parallel,
 }
 
 /// What a proxy is made of.
@@ -140,7 +143,12 @@ impl<R: Resolve> Proxy<R> {
         };
         match self.is.mode {
             Mode::Default => self.answer_first(incoming, route, client).await,
-            Mode::H3Capable => self.connect_first(incoming, route, client).await,
+            Mode::H3Parallel if self.protocols.known(route, &client.hello).is_some() => {
+                self.answer_first(incoming, route, client).await;
+            }
+            Mode::H3Capable | Mode::H3Parallel => {
+                self.connect_first(incoming, route, client).await;
+            }
         }
     }
 
@@ -167,12 +175,16 @@ impl<R: Resolve> Proxy<R> {
         };
         match next {
             Ok(next) => {
-                self.join(&accepted, next, |chosen| {
-                    self.protocols.learn(route, &offered, chosen);
+                self.join(&accepted, next, |chosen| match chosen {
+                    Some(chosen) => self.protocols.learn(route, &offered, chosen),
+                    None => self.protocols.forget(route, &offered),
                 })
                 .await;
             }
-            Err(why) => accepted.close(&why).await,
+            Err(why) => {
+                self.protocols.forget(route, &offered);
+                accepted.close(&why).await;
+            }
         }
     }
 
@@ -187,6 +199,9 @@ impl<R: Resolve> Proxy<R> {
             Ok(next) => next,
             Err(why) => return self.refuse(incoming, &client.hello, &why).await,
         };
+        if let Some(chosen) = &protocol {
+            self.protocols.learn(route, &client.hello, chosen.clone());
+        }
         let protocols: Vec<_> = protocol.into_iter().collect();
         match self.accept(incoming, protocols) {
             Some(accepted) => self.join(&accepted, next, |_| {}).await,
@@ -229,16 +244,14 @@ impl<R: Resolve> Proxy<R> {
     }
 
     /// Carries everything between a client and its next hop, with their part of the memory;
-    /// `learn` is told what the server has chosen.
-    async fn join(&self, client: &Accepted, mut next: NextHop, learn: impl Fn(Vec<u8>)) {
+    /// `learn` is told what the server has chosen, or that it has not.
+    async fn join(&self, client: &Accepted, mut next: NextHop, learn: impl Fn(Option<Vec<u8>>)) {
         let (clients, nexts) = (&self.is.clients, self.is.next.side());
         let (client, onwards) = (&client.connection, next.connection.clone());
         let _part = (self.is.memory).join((client, clients), (&onwards, nexts));
         let answered = async {
             // An error: the connection is lost, and the client will hear of that.
-            if let Ok(Some(chosen)) = next.chosen().await {
-                learn(chosen);
-            }
+            learn(next.chosen().await.ok().flatten());
         };
         join(client, &onwards, answered).await;
     }

@@ -2,16 +2,20 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use bentpipe_quic::version2::keys::application_protocol;
 use bentpipe_quicpep::close::Code;
 use bentpipe_quicpep::proxy::Mode;
 use bentpipe_quicpep::routes::Route;
+use bentpipe_quicpep::tls;
+use noq::crypto::rustls::QuicClientConfig;
 use noq::{ConnectionError, VarInt};
 use support::{Identity, Row, Setup, geo, ground, in_virtual_time, lan, soon};
 use tokio::time::Instant;
 
-const MODES: [Mode; 2] = [Mode::Default, Mode::H3Capable];
+const MODES: [Mode; 3] = [Mode::Default, Mode::H3Capable, Mode::H3Parallel];
 
 /// Connects with `protocols` and waits for the end of the connection.
 async fn closed(row: &mut Row, protocols: &[&str]) -> (VarInt, String) {
@@ -177,17 +181,31 @@ fn a_server_that_closes_during_the_handshake_is_passed_on() {
 
 #[test]
 fn a_version_that_nobody_speaks_is_answered_with_those_that_are_spoken() {
+    /// Draft 29, which the client's library has.
+    const OTHER: u32 = 0xff00_001d;
     in_virtual_time(async |clock| {
         let mut row = Row::new(&clock, &[lan(), geo()]);
-        row.proxy(0, Setup::default());
-        let client = row.client();
-        let mut config = row.client_config(&["test"], &ground());
-        config.version(0x1a2a_3a4a);
-        let error = client.connect_with(config, support::address(0), support::NAME);
-        assert_eq!(
-            error.err().map(|error| error.to_string()),
-            Some("unsupported QUIC version".into())
-        );
+        let proxy = row.proxy(0, Setup::default());
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &[0; 32]);
+        let mut config = noq::EndpointConfig::new(Arc::new(key));
+        config.supported_versions(vec![OTHER]);
+        let socket = row
+            .network
+            .terminal("10.0.9.9:50000".parse().unwrap(), &[0]);
+        let runtime = Arc::new(clock.clone());
+        let client =
+            noq::Endpoint::new_with_abstract_socket(config, None, Box::new(socket), runtime);
+        let mut tls = tls::client(row.identity.roots());
+        tls.alpn_protocols = vec![b"test".to_vec()];
+        let tls = QuicClientConfig::try_from(tls).unwrap();
+        let mut config = noq::ClientConfig::new(Arc::new(tls));
+        config.version(OTHER);
+        let connecting = (client.unwrap()).connect_with(config, support::address(0), support::NAME);
+        let begin = now();
+        let ended = soon(connecting.unwrap()).await.err();
+        assert_eq!(ended, Some(ConnectionError::VersionMismatch));
+        assert!(begin.elapsed() <= Duration::from_millis(2));
+        assert_eq!(proxy.open(), 0);
     });
 }
 
@@ -217,4 +235,55 @@ fn a_client_that_goes_away_early_leaves_nothing_behind() {
             assert_eq!(server.open_connections(), 0);
         });
     }
+}
+
+/// A proxy that asks servers first that it does not know, and only those.
+#[test]
+fn a_server_that_has_answered_is_not_waited_for_until_it_fails() {
+    in_virtual_time(async |clock| {
+        let mut row = Row::new(&clock, &[lan(), geo()]);
+        let server = row.server(&["test"], &ground());
+        accept_all(&server);
+        row.proxy(
+            0,
+            Setup {
+                mode: Mode::H3Parallel,
+                ..Setup::default()
+            },
+        );
+        // The server does not have the client's first choice.
+        let connect = |row: &mut Row| {
+            let config = row.client_config(&["newest", "test"], &ground());
+            (row.client())
+                .connect_with(config, support::address(0), support::NAME)
+                .unwrap()
+        };
+        for (what, least, most) in [("unknown", 500, 510), ("known", 0, 3)] {
+            let begin = now();
+            let connection = soon(connect(&mut row)).await.unwrap();
+            let took = begin.elapsed();
+            let [least, most] = [least, most].map(Duration::from_millis);
+            assert!((least..=most).contains(&took), "{what}: {took:?}");
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            assert_eq!(connection.close_reason(), None);
+            assert_eq!(application_protocol(&connection), Some(b"test".to_vec()));
+            connection.close(VarInt::from_u32(0), b"done");
+        }
+        server.close(VarInt::from_u32(0), b"gone");
+        // One client is answered for a server that is gone, and the next is not.
+        for (what, answered) in [("first", true), ("second", false)] {
+            let begin = now();
+            let connecting = soon(connect(&mut row)).await;
+            let soon_answered = begin.elapsed() < Duration::from_millis(500);
+            assert_eq!(soon_answered, answered, "{what}");
+            let ended = match connecting {
+                Ok(connection) => soon(connection.closed()).await,
+                Err(error) => error,
+            };
+            assert!(
+                matches!(ended, ConnectionError::ApplicationClosed(_)),
+                "{what}: {ended:?}"
+            );
+        }
+    });
 }

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 /// What carries the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Over {
-    /// QUIC version 1
+    /// QUIC
     Quic,
     /// The kernel's TCP, unencrypted, a connection for each stream
     Tcp,

@@ -13,7 +13,7 @@ use crate::daemon;
 use crate::failure::{self, Failure};
 use crate::files::{Files, PairedGateway};
 
-const FIRST_CONFIG: &str = r#"# bentpipe terminal; all options: docs/configuration.md
+pub const FIRST_CONFIG: &str = r#"# bentpipe terminal; all options: docs/configuration.md
 
 # Applications that can be told to use a SOCKS5 proxy.
 [ingress.socks5]
@@ -82,6 +82,7 @@ pub async fn join(files: Files, line: EnrolmentLine, add: bool) -> Result<(), Fa
         gateway: line.gateway.clone(),
         gateway_key: line.gateway_key,
         next_key: None,
+        token: None,
     };
     let one_time = line.one_time_identity();
     let endpoint = endpoint(&one_time)?;

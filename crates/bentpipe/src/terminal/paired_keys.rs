@@ -1,4 +1,4 @@
-//! The keys of a gateway that a terminal is paired with, kept in `pairing.toml`.
+//! The keys of a gateway that a terminal is paired with, and its token there, kept in `pairing.toml`.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -52,6 +52,11 @@ impl GatewayKeys for PairedKeys {
         std::iter::once(paired.gateway_key)
             .chain(paired.next_key)
             .collect()
+    }
+
+    fn token(&self) -> Option<String> {
+        let paired = self.paired.lock().unwrap_or_else(PoisonError::into_inner);
+        paired.token.clone()
     }
 
     fn shown(&self, key: &Fingerprint) {

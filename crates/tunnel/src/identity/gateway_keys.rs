@@ -1,4 +1,4 @@
-//! The keys that a terminal accepts of a gateway.
+//! The keys that a terminal accepts of a gateway, and the token that it shows there.
 
 use std::fmt;
 use std::io;
@@ -10,6 +10,12 @@ use bentpipe_quic::fingerprint::Fingerprint;
 pub trait GatewayKeys: fmt::Debug + Send + Sync + 'static {
     /// Those that are accepted, the present one first.
     fn accepted(&self) -> Vec<Fingerprint>;
+
+    /// The bearer token that the gateway wants with each request: one of somebody else's making,
+    /// which does not go by this terminal's key.
+    fn token(&self) -> Option<String> {
+        None
+    }
 
     /// The gateway has shown `key`, one of those: it is the present one.
     fn shown(&self, key: &Fingerprint) {

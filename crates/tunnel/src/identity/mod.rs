@@ -7,7 +7,7 @@
 //!
 //! - `key`: an end's own private key
 //! - `registry`: the keys that a gateway accepts
-//! - `gateway_keys`: the keys that a terminal accepts of a gateway
+//! - `gateway_keys`: the keys that a terminal accepts of a gateway, and its token there
 //! - [`tls`]: the handshake
 //! - [`enrolment_line`]: the one line that pairs a terminal with a gateway
 

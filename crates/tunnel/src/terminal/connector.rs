@@ -21,6 +21,7 @@ use crate::session::{describe, remote_address};
 use crate::sockets::Resolve;
 use crate::target::{Host, Target};
 use crate::transport::Transport;
+use crate::wire::bearer;
 use crate::wire::notices::Ask;
 
 /// An attempt to open a session ends after this: seven timeouts of a GEO handshake.
@@ -134,7 +135,9 @@ impl<R: Resolve> Connector<R> {
         let lease = self.paths.lease(shown, rtt, memory);
         let key = identity.fingerprint();
         let lent = (&self.pool, self.transport.flow_window());
-        Session::new(connection, lent, lease, self.gateway.clone(), key)
+        let token = self.gateway_keys.token();
+        let token = token.as_deref().and_then(bearer::shown);
+        Session::new(connection, lent, lease, self.gateway.clone(), key, token)
             .await
             .map_err(SessionError::Http)
     }

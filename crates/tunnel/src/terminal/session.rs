@@ -8,6 +8,7 @@ use bentpipe_quic::h3::{Connection, Flows, Opener, RecvStream};
 use bentpipe_quic::windows::Pool;
 use bytes::{Buf as _, Bytes};
 use h3::error::{Code, StreamError};
+use http::HeaderValue;
 use tokio::sync::watch;
 
 use crate::flow::FlowError;
@@ -17,7 +18,9 @@ use crate::session::{BidiStream, REPLACED, close, describe, path_summary, remote
 use crate::target::Target;
 use crate::wire::notices::{Ask, Notices};
 use crate::wire::proxy_status::{ErrorKind, Refusal};
-use crate::wire::{MAX_FIELD_SECTION, connect, connect_ip, connect_udp, dns, enrol, notices};
+use crate::wire::{
+    MAX_FIELD_SECTION, bearer, connect, connect_ip, connect_udp, dns, enrol, notices,
+};
 
 /// An open session. Clones are the same session.
 #[derive(Clone)]
@@ -35,6 +38,8 @@ pub struct Session {
     identity: Fingerprint,
     /// The gateway as it was asked for, the authority of requests.
     gateway: Arc<Target>,
+    /// What each request shows, where the gateway wants that.
+    token: Option<HeaderValue>,
 }
 
 /// A request's receiving half.
@@ -49,6 +54,7 @@ impl Session {
         lease: PathLease,
         gateway: Target,
         identity: Fingerprint,
+        token: Option<HeaderValue>,
     ) -> Result<Self, String> {
         let (wire, flows) = Connection::new(connection.clone(), pool, flow_window);
         let (mut driver, requests) = h3::client::builder()
@@ -72,6 +78,7 @@ impl Session {
             noticing: Arc::default(),
             identity,
             gateway: Arc::new(gateway),
+            token,
         })
     }
 
@@ -149,10 +156,7 @@ impl Session {
         target: &Target,
         host: u32,
     ) -> Result<h3::client::RequestStream<BidiStream, Bytes>, StreamError> {
-        self.requests
-            .clone()
-            .send_request(connect::request(target, host))
-            .await
+        self.send(connect::request(target, host)).await
     }
 
     /// Opens a flow of UDP datagrams of the host with number `host` to `target` and returns
@@ -162,9 +166,7 @@ impl Session {
         target: &Target,
         host: u32,
     ) -> Result<h3::client::RequestStream<BidiStream, Bytes>, StreamError> {
-        self.requests
-            .clone()
-            .send_request(connect_udp::request(&self.gateway, target, host))
+        self.send(connect_udp::request(&self.gateway, target, host))
             .await
     }
 
@@ -173,10 +175,17 @@ impl Session {
     pub async fn connect_ip(
         &self,
     ) -> Result<h3::client::RequestStream<BidiStream, Bytes>, StreamError> {
-        self.requests
-            .clone()
-            .send_request(connect_ip::request(&self.gateway, 0))
-            .await
+        self.send(connect_ip::request(&self.gateway, 0)).await
+    }
+
+    async fn send(
+        &self,
+        mut request: http::Request<()>,
+    ) -> Result<h3::client::RequestStream<BidiStream, Bytes>, StreamError> {
+        if let Some(token) = &self.token {
+            bearer::show(&mut request, token);
+        }
+        self.requests.clone().send_request(request).await
     }
 
     /// Asks the gateway to enrol `terminal`, and waits for its answer.
@@ -208,8 +217,7 @@ impl Session {
     /// Sends a request without a body, and waits for its answer. The error says why it was refused.
     async fn request(&self, request: http::Request<()>) -> Result<http::Response<()>, String> {
         let ask = async {
-            let mut requests = self.requests.clone();
-            let mut stream = requests.send_request(request).await?;
+            let mut stream = self.send(request).await?;
             stream.finish().await?;
             stream.recv_response().await
         };
@@ -227,10 +235,7 @@ impl Session {
     pub(super) async fn ask(&self, question: Vec<u8>) -> Result<Vec<u8>, FlowError> {
         let authority = remote_address(&self.connection)
             .map_or_else(|| "bentpipe.invalid".into(), |address| address.to_string());
-        let mut requests = self.requests.clone();
-        let mut stream = requests
-            .send_request(dns::request(&authority, question.len()))
-            .await?;
+        let mut stream = self.send(dns::request(&authority, question.len())).await?;
         stream.send_data(question.into()).await?;
         stream.finish().await?;
         Refusal::read(&stream.recv_response().await?)?;

@@ -18,6 +18,20 @@ pub fn token(request: &Request<()>) -> Option<Fingerprint> {
         .then(|| Fingerprint::of_token(token.trim().as_bytes()))
 }
 
+/// Makes `request` show a token, to a proxy.
+pub fn show(request: &mut Request<()>, token: &HeaderValue) {
+    let headers = request.headers_mut();
+    headers.insert(PROXY_AUTHORIZATION, token.clone());
+}
+
+/// How `token` is shown. `None`: it has characters that none can have.
+pub fn shown(token: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::try_from(format!("Bearer {token}")).ok()?;
+    // Never into a table that is shared with other requests (RFC 9204, section 7.1.3).
+    value.set_sensitive(true);
+    Some(value)
+}
+
 /// The answer to a request without a good token (RFC 9110, section 15.5.8).
 pub fn required() -> Response<()> {
     let mut response = Response::new(());

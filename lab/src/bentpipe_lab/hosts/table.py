@@ -85,6 +85,14 @@ class Hosts:
         """The same from plain data, as it travels to a worker."""
         return cls(table["link"], Host(**table["client"]), Host(**table["server"]))
 
+    def as_table(self) -> dict[str, Any]:
+        """As a plan has it, with whole paths."""
+        sides = {
+            each.side: {name: value for name, value in asdict(each).items() if name != "side" and value is not None}
+            for each in (self.client, self.server)
+        }
+        return {"link": self.link, **sides}
+
     def as_data(self) -> dict[str, Any]:
         """As plain data."""
         return asdict(self)

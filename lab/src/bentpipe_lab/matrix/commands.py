@@ -55,6 +55,8 @@ def only(plan: Plan, cell: str) -> str:
         "name": "cell", "source": f"{cell} of {plan.name}", "clock": points[cell].clock,
         "repetitions": plan.repetitions.least, "late_repeats": plan.late_repeats, "axes": axes,
     }  # fmt: skip
+    if plan.hosts is not None:
+        table |= {"parallel": plan.parallel, "hosts": plan.hosts.as_table()}
     if (name := axes.pop("case", None)) is not None:
         case = next(each for each in plan.cases if each.name == name)
         table["case"] = [{"name": name, **case.axes}]
