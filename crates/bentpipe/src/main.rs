@@ -24,6 +24,7 @@ mod files;
 mod registry;
 mod path_file;
 mod daemon;
+mod key_log;
 mod log;
 mod doctor;
 mod generate;

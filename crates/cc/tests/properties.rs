@@ -28,8 +28,8 @@ fn minimum_window(choice: Choice) -> Option<u64> {
     match choice {
         // BBR.MinPipeCwnd (draft-ietf-ccwg-bbr, section 2.7).
         Choice::Bbr3 => Some(4),
-        // A contract is halved.
-        Choice::Fixed => None,
+        // A contract is halved; ours has no answer outside its start.
+        Choice::Fixed | Choice::Satellite => None,
         // RFC 9002, section 7.6.2, and RFC 9438, section 4.8.
         _ => Some(2),
     }

@@ -31,7 +31,7 @@ use crate::files::Files;
 use crate::path_file::Keeper;
 use crate::registry::{self, Date, Enrolment, FileRegistry};
 use crate::status::{Ask, SessionStatus, Status};
-use crate::{config, daemon, log, qlog};
+use crate::{config, daemon, key_log, log, qlog};
 use policies::ConfiguredPolicies;
 use volumes::Volumes;
 
@@ -163,6 +163,7 @@ fn init(
 fn start(files: Files) -> Result<(), Failure> {
     let config = files.read_gateway()?;
     log::set_level(&config.log);
+    key_log::warn();
     let low = |address: SocketAddr| address.port() < 1024;
     let needs = Needs {
         network_administration: config.ip.is_some(),

@@ -129,8 +129,6 @@ pub struct Satellite {
     silence_end: Time,
     /// Share of the target that marks have left.
     marked_target: f64,
-    /// Persistent congestion since then: the least window, until something sent after it arrives.
-    collapsed: Option<Time>,
 }
 
 /// One round trip's account.
@@ -204,7 +202,6 @@ impl Satellite {
             last_frame: Time::ZERO,
             silence_end: Time::ZERO,
             marked_target: 1.0,
-            collapsed: None,
         }
     }
 
@@ -352,7 +349,6 @@ impl Satellite {
 
     /// Nothing came through for long (RFC 9002, section 7.6).
     fn on_persistent_congestion(&mut self, now: Time) {
-        self.collapsed = Some(now);
         if std::mem::take(&mut self.resumed) {
             self.memory.forget();
         }
@@ -438,12 +434,6 @@ impl Controller for Satellite {
             self.start_window += growth * packet.bytes as f64;
         }
         self.smoothed_rtt = Some(packet.smoothed_rtt);
-        if self.collapsed.is_some_and(|from| packet.sent > from) {
-            self.collapsed = None;
-            if let Phase::Trial { since, .. } | Phase::SlowStart { since, .. } = &mut self.phase {
-                *since = packet.now;
-            }
-        }
         if let Phase::Trial { since, back, .. } | Phase::SlowStart { since, back, .. } =
             &mut self.phase
             && packet.sent > *since
@@ -648,11 +638,7 @@ impl Controller for Satellite {
                     }
             }
         };
-        let least = 2.0 * self.packet;
-        let window = match self.collapsed {
-            Some(_) => whole(least),
-            None => whole(own.max(self.competitive.window()).max(least)),
-        };
+        let window = whole(own.max(self.competitive.window()).max(2.0 * self.packet));
         self.blackout
             .map_or(window, |blackout| window.max(blackout.window))
     }
