@@ -50,13 +50,14 @@ def doctor(tunnel: Bentpipe, *arguments: str) -> tuple[int, dict[str, dict[str, 
 
 
 @contextmanager
-def rule(where: Namespace, chain: str, text: str) -> Iterator[None]:
+def rule(where: Namespace, chain: str, text: str, table: str = "between") -> Iterator[None]:
     """A rule of a network in between."""
-    where.run("nft", f"add table ip between; add chain ip between c {{ {chain} ; }}; add rule ip between c {text}")
+    table = f"ip {table}"
+    where.run("nft", f"add table {table}; add chain {table} c {{ {chain} ; }}; add rule {table} c {text}")
     try:
         yield
     finally:
-        where.run("nft", "delete table ip between")
+        where.run("nft", f"delete table {table}")
 
 
 def test_a_plain_path(far_tunnel: Bentpipe) -> None:
@@ -67,20 +68,26 @@ def test_a_plain_path(far_tunnel: Bentpipe) -> None:
     assert found["operator's TCP proxy"]["found"].endswith("no proxy between")
     assert "Mbit/s, through the tunnel" in found["throughput"]["found"]
     assert "failed" not in found["throughput"]["found"]
-    assert found["UDP after silence"]["found"].startswith("an answer still came after 4.0 s")
+    for name in ("UDP after silence", "TCP after silence"):
+        assert found[name]["found"].startswith("an answer still came after 4.0 s")
     assert "replaced" not in far_tunnel.gateway.log.read_text(), "the terminal that runs beside it keeps its session"
 
 
 def test_a_nat_that_forgets(far_tunnel: Bentpipe) -> None:
-    """Nothing comes in that does not answer what has gone out within two seconds."""
+    """Nothing comes in that does not answer what has gone out within two seconds, and nobody goes on out of nothing."""
     terminal = far_tunnel.path.terminal
-    for timeout in ("nf_conntrack_udp_timeout", "nf_conntrack_udp_timeout_stream"):
-        terminal.run("sysctl", "-q", "-w", f"net.netfilter.{timeout}=2")
-    with rule(terminal, "type filter hook input priority 0", "iifname sat0 ip protocol udp ct state new drop"):
-        code, found = doctor(far_tunnel)
+    for timeout in ("udp_timeout", "udp_timeout_stream", "tcp_timeout_established"):
+        terminal.run("sysctl", "-q", "-w", f"net.netfilter.nf_conntrack_{timeout}=2")
+    unknown = f"ip daddr {SERVER4} tcp flags & syn == 0 ct state new drop"
+    with (
+        rule(terminal, "type filter hook input priority 0", "iifname sat0 ip protocol udp ct state new drop"),
+        rule(terminal, "type filter hook output priority 0", unknown, "out"),
+    ):
+        code, found = doctor(far_tunnel, "--url", f"http://{SERVER4}/2MB")
     assert code == 0, found
-    assert found["UDP after silence"]["state"] == "worse"
-    assert "none after 4.0 s" in found["UDP after silence"]["found"]
+    for name in ("UDP after silence", "TCP after silence"):
+        assert found[name]["state"] == "worse", found
+        assert ", none after " in found[name]["found"]
 
 
 def test_a_proxy_of_the_operator(far_tunnel: Bentpipe) -> None:

@@ -29,6 +29,7 @@ from bentpipe_lab.net.process import Process
 from bentpipe_lab.net.topology import BLACKHOLE4, SATELLITE, Topology
 from bentpipe_lab.systems.tunnel import GATEWAY_PORT, Bentpipe, start_bentpipe
 from conversation import eventually
+from memory import ends, held_mib
 from traffic import MARK, STUCK_S, Server, Traffic, transfer
 
 ROUGH_S = float(os.environ.get("BENTPIPE_ROUGH_S", "0"))
@@ -49,7 +50,6 @@ SPARE = 4
 """Descriptors that an end may have open beside those of its start: the path file, a name's socket."""
 ETH_P_ALL = 3
 PACKET_OUTGOING = 4
-SKMEM = re.compile(r"skmem:\(r(\d+),rb\d+,t(\d+),")
 
 
 class Watch:
@@ -317,7 +317,7 @@ def strike(tunnel: Bentpipe, server: Server, blow: Callable[[Bentpipe], None]) -
         blow(tunnel)
         for end in ends(tunnel):
             assert end.exit_code is None, f"{end.name} has ended: {end.tail()}"
-            held = (end.resident_bytes() + kernel_bytes(tunnel, end)) >> 20
+            held = held_mib(tunnel, end)
             assert held < RESIDENT_MIB, f"{blow.__name__}: {end.name} holds {held} MiB"
         eventually(
             lambda: transfer(tunnel.path, server, b"d", 1, 20_000) == "whole", f"a transfer after {blow.__name__}"
@@ -329,10 +329,6 @@ def strike(tunnel: Bentpipe, server: Server, blow: Callable[[Bentpipe], None]) -
     assert not outcomes["wrong"], f"{blow.__name__}: {outcomes}"
     assert not outcomes["stuck"], f"{blow.__name__}: {outcomes}"
     assert outcomes["whole"], f"{blow.__name__}: {outcomes}"
-
-
-def ends(tunnel: Bentpipe) -> tuple[Process, Process]:
-    return (tunnel.gateway, tunnel.terminal)
 
 
 def descriptors(end: Process) -> int:
@@ -348,10 +344,3 @@ def closed(end: Process, most: int) -> bool:
 def lines(end: Process) -> int:
     """Lines of its log."""
     return end.log.read_bytes().count(b"\n")
-
-
-def kernel_bytes(tunnel: Bentpipe, end: Process) -> int:
-    """What the kernel holds in the TCP queues of an end's namespace."""
-    where = tunnel.path.gateway if end is tunnel.gateway else tunnel.path.terminal
-    queues = SKMEM.findall(where.run("ss", "--tcp", "--numeric", "--memory", "--no-header"))
-    return sum(int(received) + int(sent) for received, sent in queues)

@@ -247,6 +247,12 @@ pub struct Transparent {
     /// for the name.
     #[serde(default)]
     pub ask: AskFor,
+    /// Ports to which an application's connection stands only when the origin has accepted it, and
+    /// is refused or unreachable when the origin is: those of protocols in which the server speaks
+    /// first, so that waiting costs nothing. To destinations that have refused within the last ten
+    /// minutes the same holds at all ports. `[]`: no connection waits.
+    #[serde(default = "server_speaks_first")]
+    pub after_origin: Vec<u16>,
     /// What becomes of connections when the terminal was killed: held back (closed), or
     /// outside the tunnel (open).
     #[serde(default)]
@@ -305,6 +311,7 @@ impl Transparent {
             port: self.port,
             leave: self.left_alone(),
             fail: self.fail,
+            after_origin: self.after_origin.clone(),
             protocols: Protocols::TcpAndUdp {
                 quic: self.quic,
                 other: self.other_protocols,
@@ -326,6 +333,11 @@ const PRIVATE: [&str; 7] = [
 
 fn yes() -> bool {
     true
+}
+
+/// FTP, SSH, Telnet, SMTP, POP3, NNTP, IMAP, submission, MySQL and VNC.
+fn server_speaks_first() -> Vec<u16> {
+    vec![21, 22, 23, 25, 110, 119, 143, 587, 3306, 5900]
 }
 
 /// A SOCKS5 proxy.
@@ -455,6 +467,14 @@ impl Terminal {
                 return Err(format!(
                     "ingress.transparent.interfaces: {name:?} is not a name of a network interface; `ip link` lists them"
                 ));
+            }
+            if transparent.after_origin.contains(&0) {
+                return Err(
+                    "ingress.transparent.after_origin: give ports from 1 to 65535".to_owned(),
+                );
+            }
+            if transparent.dns && transparent.after_origin.contains(&53) {
+                return Err("ingress.transparent.after_origin has no effect on port 53, which the terminal's resolver answers; remove it, or set dns = false".into());
             }
             if transparent.port == 0 {
                 return Err("ingress.transparent.port = 0: give a port from 1 to 65535".into());

@@ -16,7 +16,7 @@ fn document() -> String {
         ("quic-pep.toml", quic_pep::schema()),
     ] {
         let _ = write!(text, "\n## {title}\n");
-        let schema = schema.to_value();
+        let schema = crate::schema::sorted(schema).to_value();
         table(&mut text, &schema, &schema, "");
     }
     text

@@ -1,5 +1,8 @@
 //! `bentpipe doctor`: what this machine can do, and how to get what it cannot.
 
+mod download;
+mod session;
+mod silence;
 mod network;
 
 use std::path::PathBuf;
@@ -31,7 +34,7 @@ pub struct Command {
     /// Something large, which is downloaded with this machine's own TCP and through the
     /// tunnel, like "http://example.net/10MB"
     #[arg(long, requires = "network")]
-    url: Option<network::Download>,
+    url: Option<download::Download>,
     /// The longest silence after which it is looked whether an answer still comes, at most 40s:
     /// NATs forget
     #[arg(long, requires = "network", value_name = "TIME", default_value = "40s", value_parser = silence)]

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Gateway, Terminal};
 use crate::failure::{self, Failure};
+use crate::key_log;
 
 /// The files of one end. What a person writes and what bentpipe keeps are different
 /// files in one directory.
@@ -151,10 +152,11 @@ impl Files {
 
     /// This end's identity, made when there is none yet.
     pub fn identity(&self) -> Result<Identity, Failure> {
-        match read_identity(&self.key())? {
-            Some(identity) => Ok(identity),
-            None => make_identity(&self.key()),
-        }
+        let identity = match read_identity(&self.key())? {
+            Some(identity) => identity,
+            None => make_identity(&self.key())?,
+        };
+        Ok(identity.with_key_log(key_log::of_environment()))
     }
 
     /// The certificate that a gateway shows to other people's clients, with its chain.

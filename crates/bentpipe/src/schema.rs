@@ -39,6 +39,13 @@ const SCHEMAS: &[Named] = &[
     ("quic-pep", quic_pep::schema),
 ];
 
+/// `schema` with its names in alphabetical order, whatever the order of declaration.
+pub fn sorted(schema: Schema) -> Schema {
+    let mut value = schema.to_value();
+    value.sort_all_objects();
+    Schema::try_from(value).unwrap_or_default()
+}
+
 pub fn run(command: &Command) -> Result<(), Failure> {
     match &command.name {
         None => {
@@ -48,7 +55,8 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         }
         Some(wanted) => {
             for (_, schema) in SCHEMAS.iter().filter(|(name, _)| name == wanted) {
-                let text = serde_json::to_string_pretty(&schema()).map_err(anyhow::Error::from)?;
+                let text =
+                    serde_json::to_string_pretty(&sorted(schema())).map_err(anyhow::Error::from)?;
                 println!("{text}");
             }
         }

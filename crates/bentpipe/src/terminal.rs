@@ -32,7 +32,7 @@ use crate::failure::Failure;
 use crate::files::{Files, PairedGateway};
 use crate::path_file::Keeper;
 use crate::status::{Ask, SessionStatus, Status};
-use crate::{daemon, log};
+use crate::{daemon, key_log, log, qlog};
 use paired_keys::PairedKeys;
 
 /// Names of servers that status tells.
@@ -139,6 +139,7 @@ async fn release(files: Files) -> Result<(), Failure> {
 fn start(files: Files) -> Result<(), Failure> {
     let config = files.read_terminal()?;
     log::set_level(&config.log);
+    key_log::warn();
     let listens = |address: Option<SocketAddr>| address.is_some_and(|a| a.port() < 1024);
     let needs = Needs {
         network_administration: config.ingress.transparent.is_some(),
@@ -255,9 +256,11 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
         let installed = tproxy::install(transparent.capture())
             .await
             .map_err(anyhow::Error::from)?;
+        let held = installed.held.as_ref().map(|(held, _)| held.clone());
         tasks.spawn(ingress::transparent(
             installed.ipv4,
             by_name,
+            held.clone(),
             port_53.clone(),
             terminal.clone(),
         ));
@@ -265,9 +268,17 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
             tasks.spawn(ingress::transparent(
                 listener,
                 by_name,
+                held,
                 port_53.clone(),
                 terminal.clone(),
             ));
+        }
+        if let Some((held, source)) = installed.held {
+            let terminal = terminal.clone();
+            tasks.spawn(async move {
+                let error = held.serve(source, by_name, terminal).await;
+                tracing::error!("connections can no longer be held back: {error}");
+            });
         }
         if let Some(interface) = installed.ip {
             let terminal = terminal.clone();
@@ -405,6 +416,7 @@ pub fn connector(
 ) -> Result<Connector<Machine>, Failure> {
     let transport = Transport {
         seed: secret::seed().map_err(anyhow::Error::from)?,
+        events: qlog::asked_for()?,
         ..config.transport.clone()
     };
     Ok(Connector {

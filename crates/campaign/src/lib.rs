@@ -5,7 +5,7 @@
 //! 1. `range` writes ranges out as lists, [`sweep`] turns lists into points; `shape`
 //!    tells it which fields are lists anyway;
 //! 2. [`study`] reads a point: QUIC connections alone (`plan`), or terminals and a
-//!    gateway (`tunnel`), what changes on their link (`change`) and on what machines they run (`host`); a [`problem`] names
+//!    gateway (`tunnel`), what changes on their link (`change`) and on what machines they run (`host`), proxies on their way (`pep`); a [`problem`] names
 //!    line and field;
 //! 3. [`execute`] runs the points on all cores and shows the [`progress`]; [`table`] sums up.
 //!
@@ -18,6 +18,7 @@ mod shape;
 pub mod sweep;
 mod change;
 pub mod host;
+mod pep;
 mod plan;
 mod tunnel;
 pub mod study;

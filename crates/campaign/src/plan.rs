@@ -14,6 +14,7 @@ use toml::de::DeValue;
 
 use crate::change::ChangeFile;
 use crate::host::HostFile;
+use crate::pep::PepFile;
 use crate::problem::Problem;
 use crate::sweep::Point;
 
@@ -57,6 +58,9 @@ pub struct PlanFile {
     /// One more flow with this controller beside them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<Selection>,
+    /// Splitting proxies at both ends of the link; the connections then run on the async runtime.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pep: Option<PepFile>,
     /// From a moment on, the terminals have another address and come over this link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub r#move: Option<MoveFile>,
@@ -101,7 +105,7 @@ pub struct FlowFile {
     /// Packets.
     #[serde(default = "initial_window")]
     pub initial_window: u32,
-    /// The satellite's by default.
+    /// The satellite's by default; with proxies, what they expect on the ground.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_rtt: Option<Span>,
     /// Packets that may come beyond the first before they are acknowledged.
@@ -201,6 +205,15 @@ impl PlanFile {
             let why = format!("{} bytes: give 1200 to 1472", file.flow.packet);
             return wrong("flow.packet", why);
         }
+        if let Some(pep) = &file.pep {
+            if file.r#move.is_some() || !file.access.is_empty() {
+                let why = "the terminals are behind a proxy: leave access and move out";
+                return wrong("pep", why.into());
+            }
+            if let Err((field, why)) = pep.check() {
+                return wrong(field, why);
+            }
+        }
         match file.plan(1).check() {
             Ok(()) => Ok(file),
             Err(error) => wrong(&named(&error), error.to_string()),
@@ -211,7 +224,8 @@ impl PlanFile {
     pub fn plan(&self, seed: u64) -> Plan {
         let mut settings = Settings::new(self.flow.controller);
         settings.initial_window = self.flow.initial_window;
-        settings.initial_rtt = self.flow.initial_rtt.unwrap_or(self.link.satellite_rtt());
+        let rtt = (self.pep.as_ref()).map_or(self.link.satellite_rtt(), PepFile::rtt);
+        settings.initial_rtt = self.flow.initial_rtt.unwrap_or(rtt);
         settings.know_rate(self.link.forward.rate.ceiling());
         let mut transport = ConnectionParameters::new(settings);
         let other = self
@@ -255,13 +269,15 @@ impl PlanFile {
             flow.start = Span::from_nanos(self.stagger.as_nanos().saturating_mul(number));
         }
         self.add_access(&mut links, &mut flows);
+        let nodes = match (&self.pep, self.runtime) {
+            (Some(pep), _) => pep.split(flows, &mut links),
+            (None, Runtime::Lean) => Nodes::Quic(flows),
+            (None, Runtime::Async) => Nodes::QuicOnRuntime(flows),
+        };
         Plan {
             seed,
             links,
-            nodes: match self.runtime {
-                Runtime::Lean => Nodes::Quic(flows),
-                Runtime::Async => Nodes::QuicOnRuntime(flows),
-            },
+            nodes,
             until: self.until,
             sample_every: self.sample_every,
         }
@@ -350,6 +366,7 @@ fn named(error: &PlanError) -> String {
         PlanError::NeverStarts { .. } => "stagger".into(),
         PlanError::Granularity { .. } => "flow.granularity".into(),
         PlanError::Host { .. } => "flow.host".into(),
+        PlanError::Proxy(..) => "pep".into(),
         PlanError::Controller { error, .. } => {
             format!("flow.{}", error.parameter().unwrap_or("controller"))
         }

@@ -89,6 +89,11 @@ pub fn check_all(interfaces: &[String], port: u16) -> Vec<Check> {
         "terminal (transparent)",
         firewall(interfaces, port),
     );
+    ask(
+        "first packets",
+        "terminal (transparent, after_origin)",
+        held(),
+    );
     ask("network namespaces", "emulate, lab", namespaces());
     ask("IPv6", "IPv6 applications and gateways", ipv6());
     ask("CUBIC", "lab (direct TCP to compare with)", cubic());
@@ -145,6 +150,17 @@ fn tproxy() -> Finding {
         Err(why) => missing(
             why,
             "a kernel with CONFIG_NFT_TPROXY, and root; SOCKS5 ingress works without",
+        ),
+    }
+}
+
+/// Whether connections can be held back until their origin has answered.
+fn held() -> Finding {
+    match tproxy::held::check() {
+        Ok(()) => Ok("can be held back".into()),
+        Err(error) => worse(
+            error.to_string(),
+            "run as root, or `setcap cap_net_admin,cap_net_raw+ep` on the binary, with a kernel that has CONFIG_NETFILTER_NETLINK_LOG; without, refused connections are made and reset",
         ),
     }
 }

@@ -84,7 +84,7 @@ async fn converse(stream: TcpStream, proxy: &Proxy, terminal: &Terminal) -> io::
         if !proxy.after_origin {
             tokio::spawn(async move {
                 match upgraded.await {
-                    Ok(socket) => terminal.carry_for(client, socket, target).await,
+                    Ok(socket) => drop(terminal.carry_for(client, socket, target).await),
                     Err(error) => tracing::debug!(%client, %target, "no tunnel: {error}"),
                 }
             });

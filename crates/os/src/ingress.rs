@@ -17,25 +17,37 @@ use tokio::sync::oneshot;
 
 use crate::listener::{accept, is_welcome};
 use crate::tcp::TcpFlow;
+use crate::tproxy::held::Held;
 use crate::users::Users;
 use crate::{dns, socks5_udp};
 
 /// A SOCKS client that has not said where to by then is let go.
 const SOCKS_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Gives redirected connections (see [`crate::tproxy`]) to `terminal`, for ever; `by_name` those whose
-/// client has asked for the name. Questions of DNS go to `resolver`, if there is one.
+/// client has asked for the name. Those that were `held` back belong to a flow already. Questions
+/// of DNS go to `resolver`, if there is one.
 pub async fn transparent(
     listener: TcpListener,
     by_name: bool,
+    held: Option<Held>,
     resolver: Option<Resolver>,
     terminal: Terminal,
 ) {
     accept(listener, move |stream| {
-        let (terminal, resolver) = (terminal.clone(), resolver.clone());
+        let (terminal, resolver, held) = (terminal.clone(), resolver.clone(), held.clone());
         async move {
             // TPROXY leaves the destination in place: it is this socket's own address.
-            let mut target = Target::from(stream.local_addr()?);
-            let client = stream.peer_addr()?.ip();
+            let (peer, destination) = (stream.peer_addr()?, stream.local_addr()?);
+            let mut target = Target::from(destination);
+            let client = peer.ip();
+            let waiting = held
+                .as_ref()
+                .and_then(|held| held.waiting(peer, destination));
+            if let Some(give) = waiting {
+                let _ = give.send(TcpFlow::new(stream)?);
+                return Ok(());
+            }
             if let Some(resolver) = resolver
                 && target.port == dns::PORT
             {
@@ -45,7 +57,10 @@ pub async fn transparent(
                 target = terminal.named(client, target);
             }
             let socket = TcpFlow::new(stream)?;
-            terminal.carry_for(client, socket, target).await;
+            let refusal = terminal.carry_for(client, socket, target).await;
+            if let (Some(held), Some(refusal)) = (held, refusal) {
+                held.refused(destination, &refusal);
+            }
             Ok(())
         }
     })

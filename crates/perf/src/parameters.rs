@@ -7,7 +7,7 @@ use bentpipe_cc::{Choice, ChoiceError, PathMemory};
 use bentpipe_quic::acks::Acks;
 use bentpipe_quic::transport::{FULL_PACKET, over_satellite};
 use bentpipe_quic::version2::VERSION_2;
-use bentpipe_quic::{Factory, Selection, Settings};
+use bentpipe_quic::{Events, Factory, Selection, Settings};
 use bentpipe_units::{Bytes, Rate, Span};
 use noq::{MtuDiscoveryConfig, TransportConfig, VarInt};
 
@@ -60,6 +60,8 @@ pub struct Parameters {
     pub discover_mtu: bool,
     /// Whether packets are sent ECN-capable (RFC 9000, section 13.4).
     pub ecn: bool,
+    /// Where what connections do is written (qlog).
+    pub events: Events,
 }
 
 /// Fields of the ACK_FREQUENCY frame (draft-ietf-quic-ack-frequency, section 4).
@@ -90,6 +92,7 @@ impl Default for Parameters {
             packet: FULL_PACKET,
             discover_mtu: false,
             ecn: true,
+            events: Events::default(),
         }
     }
 }
@@ -200,6 +203,7 @@ impl Parameters {
         } else {
             config.initial_mtu(self.packet).mtu_discovery_config(None);
         }
+        self.events.of(&mut config);
         config
     }
 }

@@ -3,6 +3,7 @@
 //! - [`selection`]: which controllers there are, the library's own among them
 //! - [`controller`]: the project's congestion controllers behind the library's trait
 //! - [`monitor`]: what a controller does, for whoever measures
+//! - [`qlog`]: where connections' events are written
 //! - [`version2`]: QUIC version 2, which the library lacks
 //! - `pacing`: bursts of at most 2 ms
 //! - [`acks`]: how often the peer acknowledges
@@ -19,6 +20,7 @@
 pub mod selection;
 pub mod monitor;
 pub mod controller;
+pub mod qlog;
 pub mod version2;
 mod pacing;
 pub mod acks;
@@ -35,5 +37,6 @@ pub mod connect_headers;
 pub mod h3;
 
 pub use controller::{Factory, Together};
+pub use qlog::Events;
 pub use selection::{Selection, Settings};
 pub use transport::ConnectionParameters;

@@ -44,6 +44,16 @@ pub enum Mode {
     H3Parallel,
 }
 
+/// What a server's choice of an application protocol is for, once it is known.
+enum Choice<'a> {
+    /// The client has been answered with it.
+    Told,
+    /// The next client of that server.
+    Learnt(&'a Route, &'a ClientHello),
+    /// The proxy before this one.
+    Awaited,
+}
+
 /// What a proxy is made of.
 #[derive(Debug)]
 pub struct Configuration<R> {
@@ -175,11 +185,7 @@ impl<R: Resolve> Proxy<R> {
         };
         match next {
             Ok(next) => {
-                self.join(&accepted, next, |chosen| match chosen {
-                    Some(chosen) => self.protocols.learn(route, &offered, chosen),
-                    None => self.protocols.forget(route, &offered),
-                })
-                .await;
+                (self.join(&accepted, next, Choice::Learnt(route, &offered))).await;
             }
             Err(why) => {
                 self.protocols.forget(route, &offered);
@@ -204,7 +210,7 @@ impl<R: Resolve> Proxy<R> {
         }
         let protocols: Vec<_> = protocol.into_iter().collect();
         match self.accept(incoming, protocols) {
-            Some(accepted) => self.join(&accepted, next, |_| {}).await,
+            Some(accepted) => self.join(&accepted, next, Choice::Told).await,
             None => next
                 .connection
                 .close(Code::Lost.into(), b"the client is gone"),
@@ -224,34 +230,36 @@ impl<R: Resolve> Proxy<R> {
         let next = match asked {
             Ok((client, route)) => {
                 accepted.lease.begin();
-                async {
-                    let mut next = self.is.next.connect(route, &client).await?;
-                    let protocol = next.chosen().await?;
-                    Ok((next, protocol))
-                }
-                .await
+                self.is.next.connect(route, &client).await
             }
             Err(why) => Err(why),
         };
         match next {
-            Ok((next, protocol)) => {
-                // An error: the connection is lost, and will be joined only to be closed.
-                let _ = pair::answer(&accepted.connection, protocol.as_deref()).await;
-                self.join(&accepted, next, |_| {}).await;
-            }
+            // Data go on at once, also while a third proxy has yet to answer.
+            Ok(next) => self.join(&accepted, next, Choice::Awaited).await,
             Err(why) => accepted.close(&why).await,
         }
     }
 
-    /// Carries everything between a client and its next hop, with their part of the memory;
-    /// `learn` is told what the server has chosen, or that it has not.
-    async fn join(&self, client: &Accepted, mut next: NextHop, learn: impl Fn(Option<Vec<u8>>)) {
+    /// Carries everything between a client and its next hop, with their part of the memory.
+    async fn join(&self, client: &Accepted, mut next: NextHop, choice: Choice<'_>) {
         let (clients, nexts) = (&self.is.clients, self.is.next.side());
         let (client, onwards) = (&client.connection, next.connection.clone());
         let _part = (self.is.memory).join((client, clients), (&onwards, nexts));
         let answered = async {
             // An error: the connection is lost, and the client will hear of that.
-            learn(next.chosen().await.ok().flatten());
+            let chosen = next.chosen().await.ok();
+            match (choice, chosen) {
+                (Choice::Learnt(route, hello), Some(Some(chosen))) => {
+                    self.protocols.learn(route, hello, chosen);
+                }
+                (Choice::Learnt(route, hello), _) => self.protocols.forget(route, hello),
+                (Choice::Awaited, Some(chosen)) => {
+                    // An error: this connection is lost.
+                    let _ = pair::answer(client, chosen.as_deref()).await;
+                }
+                (Choice::Awaited, None) | (Choice::Told, _) => {}
+            }
         };
         join(client, &onwards, answered).await;
     }

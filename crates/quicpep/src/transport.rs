@@ -8,7 +8,7 @@ use bentpipe_cc::{Choice, ChoiceError};
 use bentpipe_quic::acks::Acks;
 use bentpipe_quic::transport::{FULL_PACKET, over_satellite};
 use bentpipe_quic::version2::VERSION_2;
-use bentpipe_quic::{Factory, Selection, Settings};
+use bentpipe_quic::{Events, Factory, Selection, Settings};
 use bentpipe_units::{Bytes, Rate, Span};
 use noq::{IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
 use schemars::JsonSchema;
@@ -68,6 +68,9 @@ pub struct Side {
     /// Where controllers that probe at random begin; drawn by whoever starts the proxy.
     #[serde(skip)]
     pub seed: u64,
+    /// Where what connections do is written (qlog).
+    #[serde(skip)]
+    pub events: Events,
 }
 
 impl Default for Side {
@@ -84,6 +87,7 @@ impl Default for Side {
             streams: 128,
             version: 1,
             seed: 0,
+            events: Events::default(),
         }
     }
 }
@@ -202,6 +206,7 @@ impl Side {
             .max_idle_timeout(IdleTimeout::try_from(IDLE_TIMEOUT).ok())
             .datagram_receive_buffer_size(Some(DATAGRAMS))
             .datagram_send_buffer_size(DATAGRAMS);
+        self.events.of(&mut quic);
         quic
     }
 

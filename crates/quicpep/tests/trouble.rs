@@ -210,6 +210,39 @@ fn a_version_that_nobody_speaks_is_answered_with_those_that_are_spoken() {
 }
 
 #[test]
+fn a_client_too_many_is_told_that_there_is_no_room() {
+    in_virtual_time(async |clock| {
+        let mut row = Row::new(&clock, &[lan(), geo()]);
+        accept_all(&row.server(&["test"], &ground()));
+        let proxy = row.proxy(
+            0,
+            Setup {
+                memory: 1 << 20,
+                ..Setup::default()
+            },
+        );
+        let mut connected = Vec::new();
+        for _ in 0..2 {
+            let config = row.client_config(&["test"], &ground());
+            let connecting =
+                (row.client()).connect_with(config, support::address(0), support::NAME);
+            connected.push(soon(connecting.unwrap()).await.unwrap());
+        }
+        let (code, reason) = closed(&mut row, &["test"]).await;
+        assert_eq!(code, Code::Full.into());
+        assert_eq!(reason, "this proxy has room for 2 connections");
+        connected[0].close(VarInt::from_u32(0), b"done");
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert_eq!(proxy.open(), 1);
+        let config = row.client_config(&["test"], &ground());
+        let connecting = (row.client()).connect_with(config, support::address(0), support::NAME);
+        let again = soon(connecting.unwrap()).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(again.close_reason(), None);
+    });
+}
+
+#[test]
 fn a_client_that_goes_away_early_leaves_nothing_behind() {
     for mode in MODES {
         in_virtual_time(async |clock| {

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use bentpipe_quicpep::tls::Certificates;
 use noq_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use noq_proto::crypto::{CryptoError, HandshakeTokenKey, HmacKey};
 use noq_proto::{ConnectionId, ConnectionIdGenerator, EndpointConfig};
@@ -21,6 +22,12 @@ pub(crate) const NAME: &str = "gateway.test";
 
 /// TLS for the terminal's end.
 pub(crate) fn client_tls() -> Arc<QuicClientConfig> {
+    let tls = client_config();
+    Arc::new(tls.try_into().expect("ring has the initial cipher suite"))
+}
+
+/// The same as the TLS library has it.
+pub(crate) fn client_config() -> rustls::ClientConfig {
     let provider = Arc::new(ring::default_provider());
     let mut tls = rustls::ClientConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -29,7 +36,14 @@ pub(crate) fn client_tls() -> Arc<QuicClientConfig> {
         .with_custom_certificate_verifier(Arc::new(Pinned(provider)))
         .with_no_client_auth();
     tls.resumption = rustls::client::Resumption::disabled();
-    Arc::new(tls.try_into().expect("ring has the initial cipher suite"))
+    tls
+}
+
+/// What a proxy shows its clients.
+pub(crate) fn certificates() -> Certificates {
+    let key = PrivatePkcs8KeyDer::from(KEY).into();
+    let chain = vec![CertificateDer::from(CERTIFICATE)];
+    Certificates::own(chain, key).expect("the certificate belongs to the key")
 }
 
 /// TLS for the gateway's end.

@@ -33,7 +33,8 @@ pub fn run(plan: &Plan, base: Instant, record: &mut dyn FnMut(Record)) -> Result
     plan.check()?;
     match &plan.nodes {
         Nodes::Quic(flows) => quic::run(plan, flows, base, record),
-        Nodes::QuicOnRuntime(flows) => quic::run_on_runtime(plan, flows, record),
+        Nodes::QuicOnRuntime(flows) => quic::run_on_runtime(plan, flows, &[], record),
+        Nodes::Split(split) => quic::run_on_runtime(plan, &split.flows, &split.proxies, record),
         Nodes::Tunnel(tunnel) => tunnel::run(plan, tunnel, record),
     }
     Ok(())

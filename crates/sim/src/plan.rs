@@ -4,7 +4,7 @@ use bentpipe_units::{Rate, Span};
 pub use bentpipe_vnet::plan::{LinkPlan, Towards};
 
 use crate::problem::{Move, PlanError};
-use crate::quic::FlowPlan;
+use crate::quic::{FlowPlan, ProxyPlan, SplitPlan};
 use crate::tunnel::TunnelPlan;
 
 /// One run.
@@ -30,6 +30,8 @@ pub enum Nodes {
     Quic(Vec<FlowPlan>),
     /// The same on the async runtime.
     QuicOnRuntime(Vec<FlowPlan>),
+    /// The same through proxies that split them, as `bentpipe quic-pep` does.
+    Split(SplitPlan),
     /// Terminals and a gateway as the daemons have them.
     Tunnel(TunnelPlan),
 }
@@ -54,6 +56,13 @@ impl Plan {
                 self.check_links(flows.iter().map(|flow| (&flow.path, &flow.moves)))?;
                 crate::quic::plan::check(flows, self.until)
             }
+            Nodes::Split(SplitPlan { flows, proxies }) => {
+                crate::quic::plan::check_on_runtime(flows)?;
+                self.check_samples(flows.len())?;
+                self.check_links(flows.iter().map(|flow| (&flow.path, &flow.moves)))?;
+                crate::quic::plan::check(flows, self.until)?;
+                self.check_proxies(proxies)
+            }
             Nodes::Tunnel(tunnel) => {
                 if self.sample_every < Span::from_millis(1) {
                     return Err(PlanError::Samples(self.sample_every));
@@ -63,6 +72,23 @@ impl Plan {
                 tunnel.check()
             }
         }
+    }
+
+    fn check_proxies(&self, proxies: &[ProxyPlan]) -> Result<(), PlanError> {
+        if proxies.is_empty() {
+            return Err(PlanError::NoProxy);
+        }
+        for (number, proxy) in proxies.iter().enumerate() {
+            let links = self.links.len();
+            if proxy.path.is_empty() || proxy.path.iter().any(|&link| link >= links) {
+                return Err(PlanError::ProxyPath(number));
+            }
+            for side in [&proxy.towards_clients, &proxy.towards_next] {
+                side.check()
+                    .map_err(|error| PlanError::Proxy(number, error))?;
+            }
+        }
+        Ok(())
     }
 
     fn check_samples(&self, flows: usize) -> Result<(), PlanError> {

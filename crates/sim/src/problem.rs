@@ -1,6 +1,7 @@
 //! What is wrong with a plan, and what all kinds of nodes have in common.
 
 use bentpipe_cc::ChoiceError;
+use bentpipe_quicpep::transport::SideError;
 use bentpipe_tunnel::transport::TransportError;
 use bentpipe_units::Span;
 use bentpipe_vnet::host::HostError;
@@ -85,6 +86,15 @@ pub enum PlanError {
         /// Which field.
         what: &'static str,
     },
+    /// Nothing splits what is to be split.
+    #[error("proxies: there is none; give at least one")]
+    NoProxy,
+    /// A proxy goes over no link, or over one that is not there.
+    #[error("proxies[{0}].path: give the links on the way to it from its next hop")]
+    ProxyPath(usize),
+    /// One side of a proxy.
+    #[error("proxies[{0}]: {1}")]
+    Proxy(usize, SideError),
     /// A controller's parameter.
     #[error("flows[{flow}]: {error}")]
     Controller {

@@ -16,7 +16,7 @@ use bentpipe_quic::acks::Acks;
 use bentpipe_quic::datagrams;
 use bentpipe_quic::transport::{FULL_PACKET, over_satellite};
 use bentpipe_quic::windows::{Pool, SESSION_BASE};
-use bentpipe_quic::{Selection, Settings};
+use bentpipe_quic::{Events, Selection, Settings};
 use bentpipe_units::{Bytes, ParseError, Rate, Span};
 use noq::{MtuDiscoveryConfig, TransportConfig, VarInt};
 use schemars::JsonSchema;
@@ -75,6 +75,9 @@ pub struct Transport {
     /// A session that has nothing to say says so after this time.
     #[serde(skip)]
     pub keep_alive: Duration,
+    /// Where what sessions do is written (qlog).
+    #[serde(skip)]
+    pub events: Events,
 }
 
 impl Default for Transport {
@@ -88,6 +91,7 @@ impl Default for Transport {
             memory: Bytes::new(1 << 30),
             seed: 0,
             keep_alive: KEEP_ALIVE,
+            events: Events::default(),
         }
     }
 }
@@ -193,6 +197,7 @@ impl Transport {
             .max_idle_timeout(Some(IDLE_TIMEOUT.try_into().expect("fits a varint")))
             .datagram_receive_buffer_size(Some(datagrams::RECEIVE_BUFFER))
             .datagram_send_buffer_size(datagrams::SEND_BUFFER);
+        self.events.of(&mut quic);
         quic
     }
 

@@ -11,12 +11,13 @@ use bentpipe_os::doctor::{Check, State};
 use bentpipe_os::machine::Machine;
 use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::target::Target;
-use bentpipe_tunnel::terminal::{Connector, Session, Terminal};
+use bentpipe_tunnel::terminal::{Connector, Terminal};
 use bentpipe_tunnel::transport::KEEP_ALIVE;
-use bentpipe_tunnel::wire::notices::Ask;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
+use super::download::Download;
+use super::session::{closed, path_mtu};
+use super::silence::{self, Tried};
 use crate::failure::Failure;
 use crate::files::{Files, PairedGateway};
 use crate::terminal;
@@ -25,23 +26,17 @@ use crate::terminal;
 const TCP_PORTS: [u16; 3] = [443, 80, 22];
 /// A handshake is answered by this at the latest, or not at all.
 const TCP_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a download may take, each.
-const DOWNLOAD: Duration = Duration::from_secs(15);
-/// An answer that nothing brought back comes late by this, beside a round trip.
-const LATE: Duration = Duration::from_secs(2);
-/// How long the path MTU is looked for.
-const MTU_ROUND_TRIPS: u32 = 20;
 /// Below this a tunnel has little to gain on plain TCP.
 const SHORT: Duration = Duration::from_millis(50);
 
 /// Examines the network between this terminal and the gateway that it knows as `gateway`.
-/// `url`: what is downloaded with the machine's own TCP, and through the tunnel. `silence`: the
+/// `url`: what is downloaded with the machine's own TCP, and through the tunnel. `longest`: the
 /// longest silence after which an answer is waited for.
 pub async fn check(
     files: &Files,
     gateway: &str,
     url: Option<&Download>,
-    silence: Duration,
+    longest: Duration,
 ) -> Result<Vec<Check>, Failure> {
     let config = files.read_terminal()?;
     let paired = find(files, gateway)?;
@@ -77,8 +72,16 @@ pub async fn check(
     let tcp = tcp_answers(&address.map(|a| a.ip()).into_iter().collect::<Vec<_>>()).await;
     let pep = report.tcp(rtt, tcp);
     session.close();
-    terminal_closed(&endpoint).await;
-    report.mapping(&silent_mapping(&connector, silence).await);
+    closed(&endpoint).await;
+    let tcp = async {
+        match url {
+            Some(url) => silence::tcp(url, longest).await,
+            None => Tried::default(),
+        }
+    };
+    let (udp, tcp) = tokio::join!(silence::udp(&connector, longest), tcp);
+    report.udp_silence(&udp);
+    report.tcp_silence(&tcp);
     let mut rates = None;
     if let Some(url) = url {
         let direct = url
@@ -89,10 +92,6 @@ pub async fn check(
     }
     report.verdict(rtt, pep, rates);
     Ok(report.checks)
-}
-
-async fn terminal_closed(endpoint: &noq::Endpoint) {
-    crate::daemon::patiently(endpoint.wait_idle()).await;
 }
 
 fn find(files: &Files, gateway: &str) -> Result<PairedGateway, Failure> {
@@ -121,60 +120,6 @@ async fn addresses(gateway: &Target) -> Vec<IpAddr> {
             resolver.resolve(name).await.unwrap_or_default()
         }
     }
-}
-
-/// What the path is found to carry, UDP payload bytes, once that has stopped growing.
-async fn path_mtu(session: &Session) -> u16 {
-    let mtu = || {
-        let path = session.connection().path_stats(noq::PathId::ZERO);
-        path.map_or(0, |path| path.current_mtu)
-    };
-    let (mut largest, mut since) = (mtu(), 0);
-    for _ in 0..MTU_ROUND_TRIPS {
-        tokio::time::sleep(session.rtt().max(Duration::from_millis(20))).await;
-        match mtu() {
-            now if now > largest => (largest, since) = (now, 0),
-            _ => since += 1,
-        }
-        if since > 6 {
-            break;
-        }
-    }
-    largest
-}
-
-/// After which silences an answer still came, and after which none did.
-async fn silent_mapping(
-    connector: &impl Fn() -> Result<Connector<Machine>, Failure>,
-    longest: Duration,
-) -> Vec<(Duration, bool)> {
-    let after = async |silence: Duration| {
-        let mut connector = connector().ok()?;
-        // A mapping is of a port.
-        connector.endpoint = terminal::endpoint(&connector.identity.borrow()).ok()?;
-        connector.transport.keep_alive = longest * 10;
-        let session = connector.open().await.ok()?;
-        session.accepted().await.ok()?;
-        // Until both ends have ceased to look for a larger path MTU.
-        path_mtu(&session).await;
-        let ask = Ask {
-            after: Some(silence),
-            ..Ask::default()
-        };
-        let patience = silence + session.rtt() + LATE;
-        let answer = tokio::time::timeout(patience, session.notices(&ask)).await;
-        session.close();
-        terminal_closed(&connector.endpoint).await;
-        match answer {
-            Ok(Ok(_)) => Some((silence, true)),
-            // Not one of ours, or it was ended.
-            Ok(Err(_)) => None,
-            Err(_) => Some((silence, false)),
-        }
-    };
-    let (first, second, third) =
-        tokio::join!(after(longest / 4), after(longest / 2), after(longest));
-    [first, second, third].into_iter().flatten().collect()
 }
 
 /// A TCP handshake with a host, and how soon it was answered.
@@ -213,84 +158,6 @@ async fn tcp_answers(hosts: &[IpAddr]) -> Option<TcpAnswer> {
         }
     }
     soonest
-}
-
-/// Something to download by HTTP/1.1.
-#[derive(Debug, Clone)]
-pub struct Download {
-    host: String,
-    port: u16,
-    path: String,
-}
-
-impl std::str::FromStr for Download {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!(
-                "{text:?} is not the URL of something large; write it like \"http://example.net/10MB\" (not https: what is measured is the network)"
-            )
-        };
-        let rest = text.strip_prefix("http://").ok_or_else(wrong)?;
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let with_port = match authority.rsplit_once(':') {
-            Some((_, port)) if port.parse::<u16>().is_ok() => authority.to_owned(),
-            _ => format!("{authority}:80"),
-        };
-        let target: Target = with_port.parse().map_err(|_| wrong())?;
-        let host = match &target.host {
-            bentpipe_tunnel::target::Host::Address(address) => address.to_string(),
-            bentpipe_tunnel::target::Host::Name(name) => name.clone(),
-        };
-        Ok(Self {
-            host,
-            port: target.port,
-            path: format!("/{path}"),
-        })
-    }
-}
-
-impl Download {
-    fn target(&self) -> Target {
-        let host = bentpipe_tunnel::target::Host::name(&self.host);
-        let host = host.expect("it was one when the URL was read");
-        Target {
-            host,
-            port: self.port,
-        }
-    }
-
-    /// The rate of a download over the connection that `connecting` gives, bit/s, from the
-    /// request on; what came in [`DOWNLOAD`] counts.
-    async fn over<S: AsyncRead + AsyncWrite + Unpin>(
-        &self,
-        connecting: impl Future<Output = std::io::Result<S>>,
-    ) -> std::io::Result<f64> {
-        let limit = tokio::time::timeout(DOWNLOAD, connecting);
-        let mut stream = limit.await.map_err(|_| std::io::ErrorKind::TimedOut)??;
-        let began = Instant::now();
-        let (host, path) = (&self.host, &self.path);
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-        stream.write_all(request.as_bytes()).await?;
-        let (mut bytes, mut buffer) = (0, vec![0; 1 << 16]);
-        let reading = async {
-            loop {
-                match stream.read(&mut buffer).await? {
-                    0 => return std::io::Result::Ok(()),
-                    count => bytes += count,
-                }
-            }
-        };
-        if let Ok(ended) = tokio::time::timeout(DOWNLOAD, reading).await {
-            ended?;
-        }
-        if bytes == 0 {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        }
-        #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
-        let bits = bytes as f64 * 8.0;
-        Ok(bits / began.elapsed().as_secs_f64())
-    }
 }
 
 async fn through_tunnel(connector: Connector<Machine>, url: &Download) -> std::io::Result<f64> {
@@ -360,46 +227,33 @@ impl Report {
         self.add("path MTU", State::Worse, found, Some(remedy));
     }
 
-    /// How long NATs and firewalls on the way let an answer through after a silence.
-    fn mapping(&mut self, tried: &[(Duration, bool)]) {
+    /// How long NATs and firewalls on the way let an answer of the gateway's through.
+    fn udp_silence(&mut self, tried: &Tried) {
         let name = "UDP after silence";
-        let held = tried
-            .iter()
-            .filter(|(_, held)| *held)
-            .map(|(after, _)| *after);
-        let lost = tried
-            .iter()
-            .filter(|(_, held)| !*held)
-            .map(|(after, _)| *after);
-        let seconds = |time: Duration| format!("{:.1} s", time.as_secs_f64());
-        let (found, lost) = match (held.max(), lost.min()) {
-            (None, None) => return,
-            (Some(held), None) => {
-                let held = seconds(held);
-                let found = format!(
-                    "an answer still came after {held}: mappings of NATs hold for so long at least"
-                );
-                return self.add(name, State::Ok, found, None);
-            }
-            (None, Some(lost)) => (format!("no answer came after {}", seconds(lost)), lost),
-            (Some(held), Some(lost)) => {
-                let (held, after) = (seconds(held), seconds(lost));
-                (
-                    format!(
-                        "an answer still came after {held}, none after {after}: a NAT or firewall forgets in between"
-                    ),
-                    lost,
-                )
-            }
+        let Some((found, lost)) = tried.found() else {
+            return;
         };
-        if lost > KEEP_ALIVE * 2 {
+        if lost.is_none_or(|lost| lost > KEEP_ALIVE * 2) {
             return self.add(name, State::Ok, found, None);
         }
         let remedy = format!(
             "sessions speak every {}, which may not keep them open; have the time-out for UDP raised at this site's NAT (RFC 4787 asks for two minutes)",
-            seconds(KEEP_ALIVE)
+            silence::seconds(KEEP_ALIVE)
         );
         self.add(name, State::Worse, found, Some(remedy));
+    }
+
+    /// And a web server's, outside the tunnel.
+    fn tcp_silence(&mut self, tried: &Tried) {
+        let Some((found, lost)) = tried.found() else {
+            return;
+        };
+        let remedy = lost.map(|_| "TCP connections outside the tunnel that are silent for so long are lost (RFC 5382 asks for two hours); those in the tunnel are not: its session speaks for all".to_owned());
+        let state = match lost {
+            Some(_) => State::Worse,
+            None => State::Ok,
+        };
+        self.add("TCP after silence", state, found, remedy);
     }
 
     /// Whether somebody on the way answers TCP in the gateway's place.

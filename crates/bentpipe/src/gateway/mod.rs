@@ -31,7 +31,7 @@ use crate::files::Files;
 use crate::path_file::Keeper;
 use crate::registry::{self, Date, Enrolment, FileRegistry};
 use crate::status::{Ask, SessionStatus, Status};
-use crate::{config, daemon, log};
+use crate::{config, daemon, key_log, log, qlog};
 use policies::ConfiguredPolicies;
 use volumes::Volumes;
 
@@ -163,6 +163,7 @@ fn init(
 fn start(files: Files) -> Result<(), Failure> {
     let config = files.read_gateway()?;
     log::set_level(&config.log);
+    key_log::warn();
     let low = |address: SocketAddr| address.port() < 1024;
     let needs = Needs {
         network_administration: config.ip.is_some(),
@@ -191,6 +192,7 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
     let open_files = limits::raise_open_files();
     let transport = Transport {
         seed: secret::seed().map_err(anyhow::Error::from)?,
+        events: qlog::asked_for()?,
         ..config.transport.clone()
     };
     let server = server_config(&identity, registry.clone(), &transport);

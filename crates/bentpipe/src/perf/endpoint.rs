@@ -34,12 +34,6 @@ pub fn open(
     Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(TokioRuntime))
 }
 
-/// Where TLS secrets go, if the environment names a file (SSLKEYLOGFILE).
-pub fn key_log() -> Option<Arc<dyn rustls::KeyLog>> {
-    std::env::var_os("SSLKEYLOGFILE")?;
-    Some(Arc::new(rustls::KeyLogFile::new()))
-}
-
 /// Certificates in a PEM file, at least one.
 pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
     let read = CertificateDer::pem_file_iter(path)

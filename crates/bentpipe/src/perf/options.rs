@@ -7,12 +7,13 @@ use bentpipe_os::initial_window::InitialWindow;
 use bentpipe_os::tcp_options::TcpOptions;
 use bentpipe_perf::parameters::{AckRequest, Parameters, Version};
 use bentpipe_perf::report::ParametersReport;
-use bentpipe_quic::{Selection, Settings};
+use bentpipe_quic::{Events, Selection, Settings};
 use bentpipe_units::{Bytes, Rate, Span};
 use clap::{Args, ValueEnum};
 
 use super::path::PathFile;
 use crate::failure::Failure;
+use crate::qlog;
 
 /// What carries the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -75,6 +76,10 @@ pub struct Transport {
     /// QUIC version: 1 (RFC 9000) or 2 (RFC 9369) [default: a client speaks 1, a server both]
     #[arg(long, value_name = "VERSION", value_parser = ["1", "2"])]
     quic_version: Option<String>,
+    /// Write what each connection does into a file of its own in DIR (qlog, JSON-SEQ), which
+    /// `bentpipe trace` reads. TLS secrets go where the environment variable SSLKEYLOGFILE says
+    #[arg(long, value_name = "DIR")]
+    qlog: Option<PathBuf>,
 }
 
 /// The delay that goes with a threshold alone, and the other way round: RFC 9000's.
@@ -120,6 +125,10 @@ impl Transport {
             packet: self.packet.unwrap_or(PACKET),
             discover_mtu: self.discover_mtu,
             ecn: !self.no_ecn,
+            events: match &self.qlog {
+                Some(directory) => qlog::into(directory)?,
+                None => Events::default(),
+            },
         };
         parameters
             .check()
@@ -150,6 +159,7 @@ impl Transport {
             ("--discover-mtu", self.discover_mtu),
             ("--path", self.path.is_some()),
             ("--quic-version", self.quic_version.is_some()),
+            ("--qlog", self.qlog.is_some()),
         ];
         if let Some((name, _)) = without_effect.iter().find(|(_, given)| *given) {
             return Err(Failure::Configuration(format!(

@@ -71,7 +71,7 @@ impl Peer {
             resume: self.resume,
             patience: self.timeout,
         };
-        let key_log = endpoint::key_log();
+        let key_log = crate::key_log::of_environment();
         let dialler = QuicDialler::new(quic.clone(), target, parameters, path.memory(), key_log);
         Ok((dialler, quic))
     }

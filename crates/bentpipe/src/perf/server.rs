@@ -159,7 +159,7 @@ fn over_quic(
         None => &[Application::Perf],
     };
     let protocols: Vec<_> = protocols.iter().map(|each| each.alpn()).collect();
-    let tls = tls::server(credentials, &protocols, endpoint::key_log())
+    let tls = tls::server(credentials, &protocols, crate::key_log::of_environment())
         .map_err(|error| Failure::Configuration(error.to_string()))?;
     let versions = command.transport.versions();
     daemon::block_on(async {

@@ -30,7 +30,7 @@ pub use config::schema;
 
 use crate::failure::{self, Failure};
 use crate::perf::endpoint::certificates as certificates_in;
-use crate::{daemon, log};
+use crate::{daemon, log, qlog};
 
 const FIRST_CONFIG: &str = r#"# bentpipe quic-pep; all options: docs/configuration.md
 # This proxy decrypts what it carries: see docs/pep.md.
@@ -181,6 +181,8 @@ async fn serve(
     next_side.seed = secret::seed().map_err(anyhow::Error::from)?;
     let mut clients = config.towards_clients.clone();
     clients.seed = secret::seed().map_err(anyhow::Error::from)?;
+    next_side.events = qlog::asked_for()?;
+    clients.events = next_side.events.clone();
     let proxy = Proxy::new(Configuration {
         mode: config.mode,
         listener: listener.clone(),

@@ -205,6 +205,7 @@ async fn listeners(
         port: command.port,
         leave: command.leave.clone(),
         // Without the proxy connections go on unsplit, and no less readable.
+        after_origin: Vec::new(),
         fail: Fail::Open,
         protocols: Protocols::Tcp,
     };

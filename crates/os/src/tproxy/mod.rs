@@ -13,6 +13,7 @@ pub(crate) mod nft;
 mod routes;
 mod ruleset;
 mod packets;
+pub mod held;
 mod firewall;
 pub mod udp;
 
@@ -27,6 +28,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::Notify;
 
 pub use firewall::{Firewall, Obstacle};
+use held::{Held, Source};
 use ruleset::Ruleset;
 
 use crate::ip::{Interface, IpError};
@@ -117,6 +119,9 @@ pub struct Capture {
     pub leave: Vec<IpNet>,
     /// What becomes of them when no terminal runs.
     pub fail: Fail,
+    /// Ports to which connections are held back until the origin has answered. None: no connection
+    /// is.
+    pub after_origin: Vec<u16>,
     /// What is taken.
     pub protocols: Protocols,
 }
@@ -197,6 +202,8 @@ pub struct Rules {
     capture: Mutex<Capture>,
     /// IPv6 is there as well.
     ipv6: bool,
+    /// Connections are held back until their origin has answered.
+    holds: bool,
 }
 
 /// Listeners for redirected connections; the local address of each connection that
@@ -211,6 +218,8 @@ pub struct Transparent {
     pub udp: Vec<UdpSocket>,
     /// By which packets of other protocols leave for the tunnel.
     pub ip: Option<Interface>,
+    /// Connections that are held back until their origin has answered.
+    pub held: Option<(Held, Source)>,
     /// The rules that lead there.
     pub rules: Rules,
 }
@@ -267,9 +276,19 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
         true => Some(packets::interface(&capture)?),
         false => None,
     };
+    let mut held = None;
+    if !capture.after_origin.is_empty() {
+        match held::open(port, mark) {
+            Ok(opened) => held = Some(opened),
+            Err(error) => tracing::warn!(
+                "no connection waits for its origin's answer (ingress.transparent.after_origin): {error}"
+            ),
+        }
+    }
     let rules = Rules {
         capture: Mutex::new(capture),
         ipv6: ipv6.is_some(),
+        holds: held.is_some(),
     };
     let existed = nft::table_exists(&table(port)).await;
     if let Err(error) = nft::load(rules.ruleset()).await {
@@ -288,6 +307,7 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
         ipv6,
         udp,
         ip,
+        held,
         rules,
     })
 }
@@ -377,6 +397,7 @@ impl Rules {
             ip_mark: packets::mark(capture.port),
             device: packets::device(capture.port),
             ipv6: self.ipv6,
+            holds: self.holds,
             capture: &capture,
         };
         ruleset.text()
@@ -392,8 +413,8 @@ impl Rules {
         }
     }
 
-    /// Changes what is captured, without letting anything pass meanwhile. Interfaces and
-    /// port stay.
+    /// Changes what is captured, without letting anything pass meanwhile. Interfaces, port and
+    /// the ports of `after_origin` stay.
     pub async fn change(&self, new: Capture) -> Result<(), TransparentError> {
         let before = self.capture();
         if before.tunnels_packets() != new.tunnels_packets() {
@@ -402,6 +423,7 @@ impl Rules {
         *self.lock() = Capture {
             interfaces: before.interfaces.clone(),
             port: before.port,
+            after_origin: before.after_origin.clone(),
             ..new
         };
         let changed = nft::load(self.ruleset()).await;

@@ -7,12 +7,16 @@
 //! Datagrams have no beginning: those of UDP are taken unless they are such answers, also
 //! when their flow is older than the terminal. ICMP errors about what is taken are delivered
 //! here as well: they are of the sockets that the terminal has for it.
+//!
+//! The first packet of a connection that is to wait for its origin ([`super::held`]) is logged to
+//! the terminal and dropped; the terminal sends it again by way of loopback, where it is taken.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
+use super::held::refused;
 use super::{ApplicationQuic, Capture, Fail, OtherProtocols, Protocols};
 
 /// What the table is made from.
@@ -26,6 +30,8 @@ pub(super) struct Ruleset<'a> {
     pub ip_mark: u32,
     pub device: String,
     pub ipv6: bool,
+    /// Connections are held back until their origin has answered.
+    pub holds: bool,
 }
 
 impl Ruleset<'_> {
@@ -50,12 +56,18 @@ impl Ruleset<'_> {
         )
         .into_iter()
         .partition(|network| matches!(network, IpNet::V4(_)));
+        let (sets, let_in) = match self.holds {
+            true => (sets(), self.let_in()),
+            false => Default::default(),
+        };
         let mut text = format!(
             "table inet {table}\n\
              delete table inet {table}\n\
              table inet {table} {{\n\
+             {sets}\
              chain ingress {{\n\
              type filter hook prerouting priority mangle; policy accept;\n\
+             {let_in}\
              iifname != {{ {names} }} return\n\
              fib daddr type {{ local, broadcast, anycast, multicast }} return\n\
              ct mark {mark:#x} goto take\n\
@@ -90,6 +102,9 @@ impl Ruleset<'_> {
             }
         };
         text.push_str(&others);
+        if self.holds {
+            text.push_str(&self.hold());
+        }
         let _ = write!(
             text,
             "ct mark set {mark:#x} goto take\n\
@@ -106,15 +121,67 @@ impl Ruleset<'_> {
                 Ipv6Addr::LOCALHOST
             );
         }
-        // Reached when nobody listens at the port.
-        text.push_str(match self.capture.fail {
-            Fail::Closed => "counter drop\n",
-            Fail::Open => "accept\n",
-        });
+        text.push_str(self.without_listener());
         text.push_str("}\n");
+        if self.holds {
+            text.push_str(&self.held());
+        }
         if self.capture.tunnels_packets() {
             text.push_str(&self.packets());
         }
+        text.push_str("}\n");
+        text
+    }
+
+    /// What becomes of what is to be taken when nobody listens at the port.
+    fn without_listener(&self) -> &'static str {
+        match self.capture.fail {
+            Fail::Closed => "counter drop\n",
+            Fail::Open => "accept\n",
+        }
+    }
+
+    /// First packets that the terminal lets in.
+    fn let_in(&self) -> String {
+        let mark = self.mark;
+        format!(
+            "iifname \"lo\" meta mark {mark:#x} tcp flags & (fin | syn | rst | ack) == syn ct mark set {mark:#x} goto take\n"
+        )
+    }
+
+    /// Which first packets are held back.
+    fn hold(&self) -> String {
+        let ports: Vec<_> = self
+            .capture
+            .after_origin
+            .iter()
+            .map(u16::to_string)
+            .collect();
+        let [refused4, refused6] = refused::SETS;
+        format!(
+            "tcp dport {{ {} }} goto held\n\
+             ip daddr . tcp dport @{refused4} goto held\n\
+             ip6 daddr . tcp dport @{refused6} goto held\n",
+            ports.join(", ")
+        )
+    }
+
+    /// What becomes of them. A rule with `tproxy` ends there when nobody listens at the port.
+    fn held(&self) -> String {
+        let port = self.capture.port;
+        let mut text = format!(
+            "chain held {{\n\
+             meta nfproto ipv4 meta l4proto tcp tproxy ip to {}:{port} log group {port} drop\n",
+            Ipv4Addr::LOCALHOST
+        );
+        if self.ipv6 {
+            let _ = writeln!(
+                text,
+                "meta nfproto ipv6 meta l4proto tcp tproxy ip6 to [{}]:{port} log group {port} drop",
+                Ipv6Addr::LOCALHOST
+            );
+        }
+        text.push_str(self.without_listener());
         text.push_str("}\n");
         text
     }
@@ -140,6 +207,18 @@ impl Ruleset<'_> {
     }
 }
 
+/// The sets of destinations that have refused lately.
+fn sets() -> String {
+    let (seconds, most) = (refused::REMEMBERED.as_secs(), refused::MOST);
+    let families = ["ipv4_addr", "ipv6_addr"];
+    let sets = refused::SETS.into_iter().zip(families).map(|(name, family)| {
+        format!(
+            "set {name} {{ type {family} . inet_service; flags timeout; timeout {seconds}s; size {most}; }}\n"
+        )
+    });
+    sets.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,6 +234,7 @@ mod tests {
             port: 4480,
             leave: vec!["10.0.0.0/8".parse().unwrap(), "fd00::/8".parse().unwrap()],
             fail,
+            after_origin: vec![22],
             protocols,
         };
         Ruleset {
@@ -166,6 +246,7 @@ mod tests {
             ip_mark: 0x6271_1180,
             device: "bp-ip-4480".into(),
             ipv6: true,
+            holds: true,
         }
         .text()
     }

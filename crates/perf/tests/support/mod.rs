@@ -1,5 +1,7 @@
 //! A client and a server of the measurement over one link of 300 ms each way, in virtual time.
 
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Where the ends of flows are.
+//! Where the ends of flows are, and the proxies between them.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -8,6 +8,11 @@ pub(crate) fn gateway_address(flow: usize) -> SocketAddr {
 
 pub(crate) fn terminal_address(flow: usize, moves: usize) -> SocketAddr {
     address(10, flow, moves)
+}
+
+/// Where a proxy is reached, and from where it reaches its next hop.
+pub(crate) fn proxy_address(proxy: usize, side: usize) -> SocketAddr {
+    address(172, proxy, side)
 }
 
 /// Addresses only need to differ.

@@ -10,13 +10,16 @@
 //! - `node`: one end of a lean connection and the program behind it
 //! - `world`: the lean run's clock, and the loop
 //! - `on_runtime`: the run on the async runtime
+//! - [`proxies`]: what splits the connections on their way there
 
 pub mod plan;
 mod addresses;
 mod node;
 mod world;
 mod on_runtime;
+pub mod proxies;
 
 pub(crate) use on_runtime::run as run_on_runtime;
 pub use plan::{FlowPlan, Transfer};
+pub use proxies::{ProxyPlan, SplitPlan};
 pub(crate) use world::run;

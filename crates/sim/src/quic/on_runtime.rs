@@ -27,6 +27,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::addresses::{gateway_address, terminal_address};
 use super::plan::{FlowPlan, Transfer};
+use super::proxies::{self, ProxyPlan};
 use crate::plan::Plan;
 use crate::record::{
     FlowRecord, LinkRecord, QuicFlow, QuicSample, QuicVerdict, Record, SampleRecord, TransferRecord,
@@ -36,11 +37,16 @@ use crate::{REQUEST, identity};
 /// Datagrams that a socket is handed at once at most, as those of the lean run.
 const SEGMENTS: NonZeroUsize = NonZeroUsize::new(10).expect("ten is not zero");
 
-/// Runs `flows` over the links of `plan`, both of which have been checked.
-pub(crate) fn run(plan: &Plan, flows: &[FlowPlan], record: &mut dyn FnMut(Record)) {
+/// Runs `flows` over the links of `plan`, both of which have been checked, through `proxies`.
+pub(crate) fn run(
+    plan: &Plan,
+    flows: &[FlowPlan],
+    proxies: &[ProxyPlan],
+    record: &mut dyn FnMut(Record),
+) {
     let granularity = flows.first().map_or(Span::ZERO, |flow| flow.granularity);
     virtual_time(granularity, |clock| async move {
-        let mut run = Run::new(plan, flows, &clock);
+        let mut run = Run::new(plan, flows, proxies, &clock);
         run.watch().await;
         run.end(record);
     });
@@ -85,8 +91,9 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(plan: &'a Plan, flows: &'a [FlowPlan], clock: &Clock) -> Self {
+    fn new(plan: &'a Plan, flows: &'a [FlowPlan], proxies: &[ProxyPlan], clock: &Clock) -> Self {
         let network = Network::new(clock, &plan.links, plan.seed, SEGMENTS);
+        let entry = proxies::start(plan, flows.len(), proxies, clock, &network);
         let memories = flows.iter().filter_map(|flow| flow.memory).max();
         let memories: Vec<_> = (0..=memories.unwrap_or(0))
             .map(|_| PathMemory::default())
@@ -98,7 +105,11 @@ impl<'a> Run<'a> {
             .map(|(number, flow)| {
                 let memory =
                     (flow.memory).map_or_else(PathMemory::default, |at| memories[at].clone());
-                start(plan, flow, number, memory, clock, &network, &tell)
+                let to = match entry {
+                    None => (gateway_address(number), identity::NAME.to_owned()),
+                    Some(proxy) => (proxy, proxies::server_name(number)),
+                };
+                start(plan, (number, flow), memory, to, clock, &network, &tell)
             })
             .collect();
         Self {
@@ -200,12 +211,12 @@ fn sample(at: Time, flow: usize, state: &State) -> Option<QuicSample> {
     })
 }
 
-/// Starts both ends of flow `number`.
+/// Starts both ends of flow `number`; the terminal connects to `to`, by that server name.
 fn start(
     plan: &Plan,
-    flow: &FlowPlan,
-    number: usize,
+    (number, flow): (usize, &FlowPlan),
     memory: PathMemory,
+    to: (SocketAddr, String),
     clock: &Clock,
     network: &Network,
     tell: &UnboundedSender<()>,
@@ -247,7 +258,8 @@ fn start(
         since_zero: PerfClock::new(Arc::new(clock.clone())),
         endpoint: terminal.clone(),
         config: client,
-        server: address,
+        server: to.0,
+        name: to.1,
         start: Time::ZERO + flow.start,
         transfers: flow.transfers.clone(),
         state: state.clone(),
@@ -308,6 +320,7 @@ struct Client {
     endpoint: Endpoint,
     config: ClientConfig,
     server: SocketAddr,
+    name: String,
     start: Time,
     transfers: Vec<Transfer>,
     state: Shared,
@@ -317,8 +330,7 @@ impl Client {
     async fn run(&self) -> QuicVerdict {
         self.clock.sleep_until(self.start).await;
         let broken = |why: &dyn std::fmt::Display| QuicVerdict::Broken(why.to_string());
-        let connecting =
-            (self.endpoint).connect_with(self.config.clone(), self.server, identity::NAME);
+        let connecting = (self.endpoint).connect_with(self.config.clone(), self.server, &self.name);
         let connection = match connecting {
             Ok(connecting) => connecting.await,
             Err(error) => return broken(&error),

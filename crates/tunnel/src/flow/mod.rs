@@ -4,6 +4,7 @@
 //! - [`tcp`]: a TCP connection on a stream
 //! - [`udp`]: the UDP datagrams of one pair of peers, beside a stream
 //! - [`ip`]: IP packets, with [`packet`] for what they say, beside a stream
+//! - [`syn`]: a TCP connection's first packet, and what its sender is told
 //! - [`tally`]: how many there are, and how they ended
 //! - [`by_name`]: how many there were of each server's name
 //! - [`stalled`]: the bound on TCP flows that are not read
@@ -16,6 +17,7 @@ pub mod tcp;
 pub mod udp;
 pub mod packet;
 pub mod ip;
+pub mod syn;
 pub mod stalled;
 
 pub use outcome::{Carried, FlowError};

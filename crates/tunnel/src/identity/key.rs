@@ -24,6 +24,7 @@ pub struct Identity {
     pem: String,
     fingerprint: Fingerprint,
     for_others: Option<Arc<CertifiedKey>>,
+    key_log: Option<Arc<dyn rustls::KeyLog>>,
 }
 
 /// Why a text is not an identity.
@@ -91,6 +92,7 @@ impl Identity {
             pem: key.serialize_pem(),
             fingerprint,
             for_others: None,
+            key_log: None,
         })
     }
 
@@ -111,6 +113,20 @@ impl Identity {
     /// The private key as text. Whoever reads it is this end.
     pub fn to_pem(&self) -> &str {
         &self.pem
+    }
+
+    /// The same, whose sessions' secrets are written to `log`: whoever reads them reads the sessions.
+    #[must_use]
+    pub fn with_key_log(self, log: Option<Arc<dyn rustls::KeyLog>>) -> Self {
+        Self {
+            key_log: log,
+            ..self
+        }
+    }
+
+    /// Where the secrets of sessions go, if anywhere.
+    pub(super) fn key_log(&self) -> Option<Arc<dyn rustls::KeyLog>> {
+        self.key_log.clone()
     }
 
     /// What the other end knows this one by.

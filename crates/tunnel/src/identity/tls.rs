@@ -32,6 +32,9 @@ pub fn client(identity: &Identity, gateway: Vec<Fingerprint>) -> QuicClientConfi
         .with_client_auth_cert(vec![identity.certificate()], identity.private_key())
         .expect("certificate and key belong together");
     tls.alpn_protocols = vec![ALPN.to_vec()];
+    if let Some(log) = identity.key_log() {
+        tls.key_log = log;
+    }
     QuicClientConfig::try_from(tls).expect("the provider has QUIC's initial cipher suite")
 }
 
@@ -50,6 +53,9 @@ pub fn server(identity: &Identity, registry: Arc<dyn Registry>) -> QuicServerCon
         .with_client_cert_verifier(verifier)
         .with_cert_resolver(Arc::new(identity.certificates()));
     tls.alpn_protocols = vec![ALPN.to_vec()];
+    if let Some(log) = identity.key_log() {
+        tls.key_log = log;
+    }
     // No resumption and no early data: every session shows its key anew.
     tls.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
     tls.send_tls13_tickets = 0;

@@ -105,22 +105,29 @@ impl Terminal {
     }
 
     /// The same for the host `client`: hosts have equal shares, whatever their number of flows.
-    pub async fn carry_for(&self, client: IpAddr, socket: impl Socket, target: Target) {
+    /// Says why the gateway has refused it, if it has.
+    pub async fn carry_for(
+        &self,
+        client: IpAddr,
+        socket: impl Socket,
+        target: Target,
+    ) -> Option<Refusal> {
         let host = self.hosts.enter(client);
-        let (carried, name) = match self.name(client, &target) {
+        let ((carried, refusal), name) = match self.name(client, &target) {
             Some(name) => {
-                let carried = self.carry_numbered(socket, target, host.number()).await;
-                (carried, Some(name))
+                let over = self.carry_numbered(socket, target, host.number()).await;
+                (over, Some(name))
             }
             None => {
                 let (socket, name) = Observed::new(socket);
-                let carried = self.carry_numbered(socket, target, host.number()).await;
-                (carried, name.get().map(|name| name.as_str().into()))
+                let over = self.carry_numbered(socket, target, host.number()).await;
+                (over, name.get().map(|name| name.as_str().into()))
             }
         };
         if let Some(name) = name {
             self.by_name.over(&name, carried);
         }
+        refusal
     }
 
     /// What the server of `target` is called, as far as `client` has said or asked.
@@ -190,16 +197,24 @@ impl Terminal {
         }
     }
 
-    async fn carry_numbered(&self, socket: impl Socket, target: Target, host: u32) -> Carried {
+    async fn carry_numbered(
+        &self,
+        socket: impl Socket,
+        target: Target,
+        host: u32,
+    ) -> (Carried, Option<Refusal>) {
         let Some((_place, _open)) = self.begin(&target) else {
-            return Carried::default();
+            return (Carried::default(), None);
         };
         let (carried, result) = match self.open(&target, host).await {
             Ok((session, stream)) => self.relay(socket, session, stream, false).await,
             Err(error) => (Carried::default(), Err(error)),
         };
         self.over(&target, carried, &result);
-        carried
+        match result {
+            Err(FlowError::Refused(refusal)) => (carried, Some(refusal)),
+            _ => (carried, None),
+        }
     }
 
     /// A place for a flow to `target`, if there is one.
