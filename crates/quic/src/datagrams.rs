@@ -19,7 +19,7 @@ use h3::quic::StreamId;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::outgoing::Outgoing;
+use crate::outgoing::{OVERHEAD, Outgoing, cost};
 use crate::schedule::Host;
 use crate::varint;
 
@@ -35,8 +35,6 @@ const INBOXES: usize = 4 << 20;
 /// that was lost comes a round trip later.
 const EARLY: usize = 64 * 1024;
 const EARLY_TIME: Duration = Duration::from_secs(2);
-/// What every datagram counts beside its bytes: an empty one takes memory too.
-const OVERHEAD: usize = 64;
 /// Datagrams that are taken from the library at a time.
 const BATCH: usize = 32;
 
@@ -287,10 +285,6 @@ impl Drop for FlowDatagrams {
             state.held -= inbox.bytes;
         }
     }
-}
-
-pub(crate) fn cost(content: &Bytes) -> usize {
-    content.len() + OVERHEAD
 }
 
 #[expect(

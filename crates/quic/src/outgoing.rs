@@ -10,15 +10,16 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::codel::CoDel;
-use crate::datagrams::cost;
 use crate::schedule::Host;
 
 /// What may wait for one host, bytes, and for all: a second at 2 and at 8 Mbit/s. More room, up to two
 /// round trips' worth, made no download of an application's own QUIC quicker.
 const HOST_QUEUE: usize = 256 * 1024;
 const QUEUES: usize = 1 << 20;
+/// What every datagram counts beside its bytes: an empty one takes memory too.
+pub(crate) const OVERHEAD: usize = 64;
 /// What a host, or one of its requests, may send at its turn, bytes: a full packet with what it costs.
-const QUANTUM: usize = 1564;
+const QUANTUM: usize = 1500 + OVERHEAD;
 /// Among so many, whose turns are next, the longest queue is looked for when there is no more room.
 const LOOKED_AT: usize = 32;
 
@@ -198,6 +199,11 @@ impl Outgoing {
             return Some(frame);
         }
     }
+}
+
+/// What `content` counts while it waits.
+pub(crate) fn cost(content: &Bytes) -> usize {
+    content.len() + OVERHEAD
 }
 
 #[cfg(test)]
