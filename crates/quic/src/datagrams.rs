@@ -19,7 +19,7 @@ use h3::quic::StreamId;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::outgoing::{OVERHEAD, Outgoing, cost};
+use crate::outgoing::{Outgoing, cost};
 use crate::schedule::Host;
 use crate::varint;
 
@@ -298,6 +298,7 @@ fn now() -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outgoing::OVERHEAD;
 
     fn frame(quarter: u64, content: usize) -> Bytes {
         let mut frame = BytesMut::new();
