@@ -41,6 +41,7 @@ class Measured:
     certificate: Path
     reports: Path
     fingerprint: str
+    qlogs: Path
 
     def client(self, *options: str | Path, trusts: tuple[str | Path, ...] = ()) -> subprocess.CompletedProcess[str]:
         """Run a client to its end."""
@@ -70,12 +71,12 @@ def measuring(directory: Path, *options: str) -> Iterator[Measured]:
         certificate = directory / "server.pem"
         argv = [
             *(host.binary(), "perf", "server", "--name", "perf.test", "--certificate-out", certificate),
-            *("--json", "-", *options),
+            *("--json", "-", "--qlog", directory / "qlog", *options),
         ]
         server = Process("server", link.gateway.command([str(word) for word in argv]), directory)
         try:
             fingerprint = server.wait_line("perf server on").rpartition("key ")[2]
-            yield Measured(link, server, certificate, server.out, fingerprint)
+            yield Measured(link, server, certificate, server.out, fingerprint, directory / "qlog")
         finally:
             server.stop()
 
@@ -174,6 +175,23 @@ def test_records_and_a_table_for_people(measured: Measured, tmp_path: Path) -> N
     assert "established after" in done.stdout
     kinds = {json.loads(line)["record"] for line in records.read_text().splitlines()}
     assert kinds == {"interval", "change"}
+
+
+def test_what_connections_do_is_written_for_trace(measured: Measured, tmp_path: Path) -> None:
+    qlogs = tmp_path / "qlog"
+    report = measured.report("--download", "100 kB", "--qlog", qlogs)
+    (own,) = qlogs.iterdir()
+    _, connection, _ = own.name.split("-")
+    assert list(measured.qlogs.glob(f"*-{connection}-server.sqlog")), "both ends know the connection by one ID"
+    done = bentpipe("trace", own, "--out", tmp_path / "out", "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert summary["packets"] > 70
+    sent = report["connections"][0]["sender"]["sent_packets"]
+    assert own.read_text().count('"quic:packet_sent"') >= sent
+    done = measured.client("--download", "1 B", "--qlog", own / "below")
+    assert done.returncode == 2
+    assert str(own / "below") in done.stderr
 
 
 def test_a_fingerprint_is_enough_and_another_is_not(measured: Measured) -> None:

@@ -18,17 +18,19 @@ late_repeats = 0
 timeout = 10000
 [axes]
 scenario = "short.toml"
-system = "direct"
+system = "{system}"
 workload = "{workload}"
 """
 
 
-def measured(tmp_path: Path, printed: Any, workload: str, options: Mapping[str, str]) -> dict[str, Any] | None:
+def measured(
+    tmp_path: Path, printed: Any, workload: str, options: Mapping[str, str], system: str = "direct", more: str = ""
+) -> dict[str, Any] | None:
     """What came of one run; None, with its verdict checked, where a program that it needs is not installed."""
     (tmp_path / "short.toml").write_text((Path(__file__).parent / "short.toml").read_text())
     file = tmp_path / "plan.toml"
     axes = "".join(f'"workload.{name}" = "{value}"\n' for name, value in options.items())
-    file.write_text(PLAN.format(workload=workload) + axes)
+    file.write_text(PLAN.format(system=system, workload=workload) + axes + more)
     plan, expansion = commands.prepared(file)
     (unit,) = schedule.units(plan, expansion.points, schedule.open_runs(plan, expansion.points, directory.State()))
     emulate.measure_all(unit, tmp_path)
@@ -79,6 +81,18 @@ def test_a_repeated_visit_finds_its_objects_in_the_cache(tmp_path: Path, capsys:
 
 def test_three_loads_of_a_profile_are_timed_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = measured(tmp_path, capsys, "web page", {"visit": "three loads", "page": "small"})
+    if line is not None:
+        assert {f"page_load_{number}_s" for number in (1, 2, 3)} <= set(line["result"]["metrics"])
+        assert line["result"]["metrics"]["objects_from_cache"] == 0
+
+
+def test_a_browser_loads_pages_by_http3_through_splitting_proxies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first load finds a server that the proxy has to ask first, the others one that it knows."""
+    options = {"protocol": "HTTP/3", "visit": "three loads", "page": "small"}
+    mode = '"transport.mode" = "h3-parallel"\n'
+    line = measured(tmp_path, capsys, "web page", options, "quic-pep", mode)
     if line is not None:
         assert {f"page_load_{number}_s" for number in (1, 2, 3)} <= set(line["result"]["metrics"])
         assert line["result"]["metrics"]["objects_from_cache"] == 0

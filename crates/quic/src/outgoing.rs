@@ -252,7 +252,7 @@ mod tests {
             outgoing.enter(1, 4, frame(1, 1200), now);
         }
         assert_eq!(
-            outgoing.enter(1, 8, frame(2, 200), now),
+            outgoing.enter(1, 8, frame(2, 1200), now),
             1,
             "the transfer's oldest"
         );

@@ -253,8 +253,26 @@ mod tests {
 
     #[test]
     fn what_has_no_listener_is_dropped_unless_the_operator_says_otherwise() {
-        assert!(text(Fail::Closed, ALL).ends_with("counter drop\n}\n}\n"));
-        assert!(!text(Fail::Open, ALL).contains("drop"));
+        let closed = text(Fail::Closed, ALL);
+        assert!(closed.ends_with("counter drop\n}\n}\n"));
+        // Wherever a rule needs a listener the last rule of the chain says what is done without.
+        let chains = closed
+            .split("chain ")
+            .filter(|chain| chain.contains("tproxy"));
+        for chain in chains {
+            assert!(
+                chain
+                    .trim_end_matches(['}', '\n'])
+                    .ends_with("counter drop"),
+                "{chain}"
+            );
+        }
+        for line in text(Fail::Open, ALL).lines() {
+            assert!(
+                !line.contains("drop") || line.contains(" tproxy "),
+                "{line}"
+            );
+        }
     }
 
     #[test]
