@@ -227,7 +227,7 @@ def tcp(measured: Measured) -> Iterator[Measured]:
     argv = [str(host.binary()), "perf", "server", "--over", "tcp", "--json", "-", "--controller", "reno"]
     server = Process("tcp-server", measured.link.gateway.command(argv), measured.link.directory)
     server.wait_line("perf server on")
-    yield Measured(measured.link, server, measured.certificate, server.out, "")
+    yield Measured(measured.link, server, measured.certificate, server.out, "", measured.qlogs)
     server.stop()
 
 
