@@ -13,6 +13,7 @@ from bentpipe_lab.net.process import Process
 from bentpipe_lab.net.topology import GROUND, LAN, PRIVATE4, SATELLITE, SERVER4, SERVER6, Topology, topology
 from conversation import (
     Server,
+    assert_made_and_reset,
     assert_reset,
     connect,
     conversation,
@@ -92,7 +93,7 @@ def test_a_refusal_is_a_reset(path: Topology, boxes: str) -> None:
     start(path, boxes)
     server = Server(path.server, FAR)
     server.close()
-    assert_reset(connect(path.client, server.address))
+    assert_made_and_reset(path.client, server.address)
 
 
 def sockets(path: Topology) -> str:

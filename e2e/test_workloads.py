@@ -160,10 +160,11 @@ def test_perf_goes_over_tcp_and_resumes(
     if line is not None:
         metrics = line["result"]["metrics"]
         assert metrics["goodput_mbit_s"] > 1
-        # With 0-RTT the request does not wait for the handshake: its answer is there after a round trip of 50 ms.
+        # With 0-RTT the request does not wait for the handshake: its answer is there after a round trip of 50 ms, where
+        # otherwise it takes two at least.
         first = metrics["first_byte_s"]
         assert first > 0.05
-        assert option != {"resumed": "yes"} or first < 1.5 * metrics["establishment_s"]
+        assert option != {"resumed": "yes"} or first < 2 * metrics["establishment_s"]
 
 
 def test_a_controller_that_nobody_has_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
