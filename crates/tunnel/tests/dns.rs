@@ -12,8 +12,8 @@ use bentpipe_units::Bytes;
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::opt::{ClientSubnet, EdnsCode, EdnsOption};
 use hickory_proto::rr::{Name, RData, RecordType};
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
-use support::{NAME_SERVER, Setup, Stream, World, in_virtual_time, now, outage_from};
+use rustls::pki_types::ServerName;
+use support::{NAME_SERVER, Setup, Stream, World, in_virtual_time, now, outage_from, tls};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
@@ -312,23 +312,7 @@ fn a_question_survives_the_loss_of_its_session() {
 
 /// A server of HTTPS and a client that believes its certificate.
 fn tls() -> (TlsAcceptor, TlsConnector) {
-    let name = NAME.trim_end_matches('.');
-    let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(made.cert.der().clone()).unwrap();
-    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let server = rustls::ServerConfig::builder_with_provider(provider.clone())
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key)
-        .unwrap();
-    let client = rustls::ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let (server, client) = tls::configurations(NAME.trim_end_matches('.'));
     (Arc::new(server).into(), Arc::new(client).into())
 }
 

@@ -18,8 +18,7 @@ use bentpipe_vnet::clock::Clock;
 use noq::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use noq::udp::{RecvMeta, Transmit};
 use noq::{AsyncUdpSocket, Endpoint, EndpointConfig, TransportConfig, UdpSender, VarInt};
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use support::{DatagramEnd, Setup, World, in_virtual_time, now};
+use support::{DatagramEnd, Setup, World, in_virtual_time, now, tls};
 use tokio::io::ReadBuf;
 use tokio::time::timeout;
 
@@ -96,22 +95,7 @@ impl UdpSender for Socket {
 
 /// A server's and a client's ends of QUIC with NewReno and large windows, in packets of 1200 bytes.
 fn configurations() -> (noq::ServerConfig, noq::ClientConfig) {
-    let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(made.cert.der().clone()).unwrap();
-    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let server = rustls::ServerConfig::builder_with_provider(provider.clone())
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key)
-        .unwrap();
-    let client = rustls::ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let (server, client) = tls::configurations(NAME);
     let mut transport = TransportConfig::default();
     let settings = Settings::new(Selection::Own(Choice::NewReno));
     transport

@@ -5,6 +5,8 @@
 
 #![allow(dead_code, reason = "each test binary uses its part of the fixture")]
 
+pub mod tls;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
