@@ -8,6 +8,7 @@ use bentpipe_link::Scenario;
 use bentpipe_tunnel::sockets::Socket as _;
 use bentpipe_units::{Bytes, Rate};
 use bentpipe_vnet::clock::Clock;
+use support::call::{call, p95};
 use support::{Setup, Stream, World, in_virtual_time, now};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -94,10 +95,6 @@ async fn small_requests(world: &World, times: usize) -> Vec<Duration> {
     }
     took.sort();
     took
-}
-
-fn p95(sorted: &[Duration]) -> Duration {
-    sorted[(sorted.len() * 95).div_ceil(100) - 1]
 }
 
 async fn warm(clock: &Clock) -> World {
@@ -256,43 +253,14 @@ fn readers_that_stop_with_large_windows_give_way() {
 /// Datagrams a second of a call at 1 Mbit/s, and their payload, bytes.
 const CALL: (u32, usize) = (100, 1200);
 
-/// How long each of `count` datagrams of a call towards the application took that came.
-async fn call(world: &World, count: u32) -> Vec<Duration> {
-    const PEER: &str = "93.184.216.34:5004";
-    let mut sockets = world.internet.serve_udp(PEER);
-    let (application, carried) = world.connect_udp(1, PEER);
-    application.send(b"ring");
-    let peer = sockets.recv().await.unwrap();
-    let begin = now();
-    tokio::spawn(async move {
-        for number in 0..count {
-            tokio::time::sleep_until(begin + Duration::from_secs(1) * number / CALL.0).await;
-            let mut datagram = vec![0; CALL.1];
-            let age = u64::try_from(begin.elapsed().as_nanos()).unwrap();
-            datagram[..8].copy_from_slice(&age.to_be_bytes());
-            peer.send(&datagram);
-        }
-        // Its socket stays until the last has arrived.
-        tokio::time::sleep(Duration::from_secs(5)).await;
-    });
-    let mut took = Vec::new();
-    while let Ok(datagram) = timeout(Duration::from_secs(3), application.receive()).await {
-        let sent = u64::from_be_bytes(datagram.unwrap()[..8].try_into().unwrap());
-        took.push(begin.elapsed() - Duration::from_nanos(sent));
-    }
-    carried.abort();
-    took.sort();
-    took
-}
-
 #[test]
 fn a_call_beside_a_download_is_no_later_than_20_milliseconds_and_loses_nothing() {
     in_virtual_time(async |clock| {
         let world = warm(&clock).await;
-        let idle = p95(&call(&world, 500).await);
+        let idle = p95(&call(&world, CALL.0, CALL.1, 500).await);
         bulk(&world, 2);
         tokio::time::sleep(Duration::from_secs(20)).await;
-        let beside = call(&world, 3000).await;
+        let beside = call(&world, CALL.0, CALL.1, 3000).await;
         let (median, p95, last) = (beside[beside.len() / 2], p95(&beside), beside.last());
         println!(
             "call: idle p95 {idle:?}; beside a download median {median:?}, p95 {p95:?}, most {last:?}, {} of 3000 came",

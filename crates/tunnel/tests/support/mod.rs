@@ -3,19 +3,22 @@
 //! The two ends are the product's own; clock, links and UDP sockets are the simulator's;
 //! the applications and the origins are in memory.
 
-#![allow(dead_code, reason = "each test binary uses its part of the fixture")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test binary uses its part of the fixture"
+)]
 
+pub mod call;
+mod datagrams;
+mod internet;
+mod streams;
 pub mod tls;
 
 use std::collections::BTreeMap;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bentpipe_link::Scenario;
 use bentpipe_tunnel::gateway::egress::Egress;
@@ -24,7 +27,6 @@ use bentpipe_tunnel::gateway::policy::{Policies, Unlimited};
 use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
 use bentpipe_tunnel::identity::{Fingerprint, Identity, PeerRole, Registry};
 use bentpipe_tunnel::paths::Paths;
-use bentpipe_tunnel::sockets::{DatagramSocket, Dial, Resolve, Socket};
 use bentpipe_tunnel::target::Target;
 use bentpipe_tunnel::terminal::{Connector, Session, Terminal, Unreachable};
 use bentpipe_tunnel::transport::Transport;
@@ -32,19 +34,17 @@ use bentpipe_units::Span;
 use bentpipe_vnet::clock::{Clock, virtual_time};
 use bentpipe_vnet::network::{MemorySocket, Network};
 use bentpipe_vnet::plan::LinkPlan;
-use hickory_proto::op::{Message, OpCode};
-use hickory_proto::rr::{RData, Record};
-use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+pub use datagrams::{DatagramEnd, datagram_pair};
+pub use internet::{Internet, NAME_SERVER, NameServer, Origin};
+pub use streams::{Stream, stream_pair};
+
 /// Where the gateway is, and the terminal.
 pub const GATEWAY: &str = "192.0.2.1:4433";
 const TERMINAL: &str = "192.0.2.2:50000";
-/// The time that the gateway's name server takes.
-pub const NAME_SERVER: Duration = Duration::from_millis(20);
 
 /// Runs a test in virtual time.
 pub fn in_virtual_time<F: Future>(test: impl FnOnce(Clock) -> F) -> F::Output {
@@ -59,323 +59,6 @@ pub fn in_virtual_time<F: Future>(test: impl FnOnce(Clock) -> F) -> F::Output {
 pub fn now() -> Instant {
     Instant::now()
 }
-
-// ---------------------------------------------------------- byte streams
-
-/// A connected stream in memory that knows a reset from an end.
-#[derive(Debug)]
-pub struct Stream {
-    inner: Option<DuplexStream>,
-    closed: bool,
-    broken_by_me: Arc<Reset>,
-    broken_by_peer: Arc<Reset>,
-}
-
-/// Whether one side has reset a stream.
-#[derive(Debug, Default)]
-struct Reset {
-    is: AtomicBool,
-    news: tokio::sync::Notify,
-}
-
-/// A connected pair with `room` bytes of buffer each way.
-pub fn stream_pair(room: usize) -> (Stream, Stream) {
-    let (a, b) = tokio::io::duplex(room);
-    let (flag_a, flag_b) = (Arc::<Reset>::default(), Arc::<Reset>::default());
-    let end = |inner, mine: &Arc<Reset>, theirs: &Arc<Reset>| Stream {
-        inner: Some(inner),
-        closed: false,
-        broken_by_me: mine.clone(),
-        broken_by_peer: theirs.clone(),
-    };
-    (end(a, &flag_a, &flag_b), end(b, &flag_b, &flag_a))
-}
-
-impl Stream {
-    fn reset_error(&self) -> Option<io::Error> {
-        self.broken_by_peer
-            .is
-            .load(Ordering::SeqCst)
-            .then(|| io::Error::from(io::ErrorKind::ConnectionReset))
-    }
-
-    fn inner(&mut self) -> Pin<&mut DuplexStream> {
-        Pin::new(self.inner.as_mut().expect("there until dropped"))
-    }
-}
-
-impl Socket for Stream {
-    fn close(mut self) {
-        self.closed = true;
-    }
-
-    fn reset(&self) -> impl Future<Output = io::Error> + Send + 'static {
-        let by_peer = self.broken_by_peer.clone();
-        async move {
-            while !by_peer.is.load(Ordering::SeqCst) {
-                by_peer.news.notified().await;
-            }
-            io::ErrorKind::ConnectionReset.into()
-        }
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        if !self.closed {
-            self.broken_by_me.is.store(true, Ordering::SeqCst);
-            self.broken_by_me.news.notify_one();
-        }
-    }
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(self.inner().poll_read(context, buffer))?;
-        match self.reset_error() {
-            Some(error) if buffer.filled().len() == before => Poll::Ready(Err(error)),
-            _ => Poll::Ready(Ok(())),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        data: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        if let Some(error) = self.reset_error() {
-            return Poll::Ready(Err(error));
-        }
-        self.inner().poll_write(context, data)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.inner().poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.inner().poll_shutdown(context)
-    }
-}
-
-// ------------------------------------------------------------ datagrams
-
-/// A connected datagram socket in memory.
-#[derive(Debug)]
-pub struct DatagramEnd {
-    sends: UnboundedSender<Vec<u8>>,
-    receives: Mutex<UnboundedReceiver<Vec<u8>>>,
-    failure: Mutex<Option<io::ErrorKind>>,
-}
-
-/// A connected pair.
-pub fn datagram_pair() -> (DatagramEnd, DatagramEnd) {
-    let (to_b, from_a) = unbounded_channel();
-    let (to_a, from_b) = unbounded_channel();
-    let end = |sends, receives| DatagramEnd {
-        sends,
-        receives: Mutex::new(receives),
-        failure: Mutex::default(),
-    };
-    (end(to_b, from_b), end(to_a, from_a))
-}
-
-impl DatagramEnd {
-    /// Lets the first use of the socket fail.
-    fn fail(&self, kind: io::ErrorKind) {
-        *self.failure.lock().unwrap() = Some(kind);
-    }
-
-    /// Sends a datagram to the peer; nobody may be there.
-    pub fn send(&self, datagram: &[u8]) {
-        let _ = self.sends.send(datagram.to_vec());
-    }
-
-    /// The next datagram; nothing when the peer is gone.
-    pub async fn receive(&self) -> Option<Vec<u8>> {
-        std::future::poll_fn(|context| self.receives.lock().unwrap().poll_recv(context)).await
-    }
-}
-
-impl DatagramSocket for DatagramEnd {
-    fn poll_receive(
-        &self,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if let Some(kind) = *self.failure.lock().unwrap() {
-            return Poll::Ready(Err(kind.into()));
-        }
-        match ready!(self.receives.lock().unwrap().poll_recv(context)) {
-            Some(datagram) => {
-                buffer.put_slice(&datagram);
-                Poll::Ready(Ok(()))
-            }
-            None => Poll::Pending,
-        }
-    }
-
-    fn poll_send(&self, _context: &mut Context<'_>, datagram: &[u8]) -> Poll<io::Result<()>> {
-        self.send(datagram);
-        Poll::Ready(Ok(()))
-    }
-
-    fn failure(&self) -> impl Future<Output = io::Error> + Send {
-        std::future::pending()
-    }
-}
-
-/// What stands at an address that the gateway dials.
-#[derive(Debug, Clone)]
-pub enum Origin {
-    /// Accepts; each connection comes out of the channel.
-    Accepts(UnboundedSender<Stream>),
-    /// Answers with RST.
-    Refuses,
-    /// Never answers.
-    Silent,
-}
-
-/// The internet behind the gateway.
-#[derive(Debug, Clone, Default)]
-pub struct Internet(
-    Arc<Mutex<BTreeMap<SocketAddr, Origin>>>,
-    pub NameServer,
-    Arc<Mutex<BTreeMap<SocketAddr, UnboundedSender<DatagramEnd>>>>,
-);
-
-/// What a name server answers, by name, and how often it was asked.
-#[derive(Debug, Clone, Default)]
-pub struct NameServer(Arc<Mutex<NameServerState>>);
-
-#[derive(Debug, Default)]
-struct NameServerState {
-    /// The answer to a question for A, as the records' time to live and addresses.
-    names: BTreeMap<String, (u32, Vec<Ipv4Addr>)>,
-    asked: Vec<Message>,
-}
-
-impl NameServer {
-    /// Puts a name with `addresses` there that hold for `ttl` seconds.
-    pub fn put(&self, name: &str, ttl: u32, addresses: &[&str]) {
-        let addresses = addresses.iter().map(|text| text.parse().unwrap());
-        let answer = (ttl, addresses.collect());
-        self.0.lock().unwrap().names.insert(name.into(), answer);
-    }
-
-    /// Takes a name away: there is no answer any more.
-    pub fn remove(&self, name: &str) {
-        self.0.lock().unwrap().names.remove(name);
-    }
-
-    /// The questions so far.
-    pub fn asked(&self) -> Vec<Message> {
-        self.0.lock().unwrap().asked.clone()
-    }
-}
-
-impl Internet {
-    /// Puts an accepting origin at `address`.
-    pub fn serve(&self, address: &str) -> UnboundedReceiver<Stream> {
-        let (accepted, connections) = unbounded_channel();
-        self.put(address, Origin::Accepts(accepted));
-        connections
-    }
-
-    /// Puts a UDP peer at `address`; each socket of the gateway that talks to it has its
-    /// other end come out of the channel.
-    pub fn serve_udp(&self, address: &str) -> UnboundedReceiver<DatagramEnd> {
-        let (opened, sockets) = unbounded_channel();
-        let address = address.parse().unwrap();
-        self.2.lock().unwrap().insert(address, opened);
-        sockets
-    }
-
-    /// Puts `origin` at `address`.
-    pub fn put(&self, address: &str, origin: Origin) {
-        self.0
-            .lock()
-            .unwrap()
-            .insert(address.parse().unwrap(), origin);
-    }
-}
-
-impl Resolve for Internet {
-    async fn query(&self, question: Message) -> io::Result<Message> {
-        tokio::time::sleep(NAME_SERVER).await;
-        let mut state = self.1.0.lock().unwrap();
-        state.asked.push(question.clone());
-        let query = question.queries[0].clone();
-        let name = query.name().clone();
-        let Some((ttl, addresses)) = state.names.get(&name.to_string()) else {
-            return Err(io::Error::other("no name server answers"));
-        };
-        let mut answer = Message::response(question.metadata.id, OpCode::Query);
-        answer.metadata.authentic_data = question.metadata.authentic_data;
-        answer.add_query(query);
-        for address in addresses {
-            let data = RData::A((*address).into());
-            answer.add_answer(Record::from_rdata(name.clone(), *ttl, data));
-        }
-        Ok(answer)
-    }
-
-    async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
-        match host {
-            "origin.example" => Ok(vec!["93.184.216.34".parse().unwrap()]),
-            // The first of its addresses is silent.
-            "gateway.example" => {
-                let gateway: SocketAddr = GATEWAY.parse().unwrap();
-                Ok(vec!["198.51.100.7".parse().unwrap(), gateway.ip()])
-            }
-            "inside.example" => Ok(vec!["10.0.0.1".parse().unwrap()]),
-            _ => Err(io::Error::other("no such name")),
-        }
-    }
-}
-
-impl Dial for Internet {
-    type Socket = Stream;
-    type Datagrams = DatagramEnd;
-
-    async fn dial_udp(&self, address: SocketAddr) -> io::Result<DatagramEnd> {
-        let peer = self.2.lock().unwrap().get(&address).cloned();
-        let (ours, theirs) = datagram_pair();
-        match peer {
-            Some(peer) => peer.send(theirs).map_err(io::Error::other)?,
-            None => ours.fail(io::ErrorKind::ConnectionRefused),
-        }
-        Ok(ours)
-    }
-
-    async fn dial(&self, address: SocketAddr) -> io::Result<Stream> {
-        let origin = self.0.lock().unwrap().get(&address).cloned();
-        match origin {
-            Some(Origin::Accepts(accepted)) => {
-                let (ours, theirs) = stream_pair(256 * 1024);
-                accepted
-                    .send(theirs)
-                    .map_err(|_| io::Error::from(io::ErrorKind::ConnectionRefused))?;
-                Ok(ours)
-            }
-            Some(Origin::Refuses) => Err(io::ErrorKind::ConnectionRefused.into()),
-            Some(Origin::Silent) | None => std::future::pending().await,
-        }
-    }
-
-    fn own_addresses(&self) -> io::Result<Vec<IpAddr>> {
-        Ok(vec!["203.0.113.1".parse().unwrap()])
-    }
-}
-
-// ------------------------------------------------------------ the two ends
 
 /// A list of terminals in memory.
 #[derive(Debug, Default)]
