@@ -17,6 +17,7 @@ use bentpipe_os::machine::Machine;
 use bentpipe_os::privileges::{self, Needs};
 use bentpipe_os::ways::Ways;
 use bentpipe_os::{ingress, limits, network_changes, quic, secret, tproxy};
+use bentpipe_quic::drops::Drops;
 use bentpipe_tunnel::identity::{Fingerprint, Identity};
 use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::session::remote_address;
@@ -428,6 +429,7 @@ pub fn connector(
         paths,
         pool: transport.pool(),
         resolver: Machine::new(transport.memory),
+        drops: Drops::default(),
         transport,
     })
 }

@@ -135,6 +135,12 @@ fn for_people(status: &Status) -> String {
     for (cause, count) in &flows.failed {
         lines.push(format!("  {count} failed: {}", cause.replace('_', " ")));
     }
+    for (cause, count) in &flows.dropped_datagrams {
+        lines.push(format!(
+            "  {count} datagrams dropped: {}",
+            cause.replace('_', " ")
+        ));
+    }
     if let Some(dns) = &status.dns {
         lines.push(format!(
             "dns: {} questions, {} answered from what was kept, {} with what had expired, {} not; {} went to the gateway, {} of them ahead of time",

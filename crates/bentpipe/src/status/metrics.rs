@@ -110,6 +110,18 @@ fn text(status: &Status) -> String {
     for (cause, count) in &flows.failed {
         text.line("bentpipe_flows_failed_total", &[("cause", cause)], count);
     }
+    text.head(
+        "bentpipe_datagrams_dropped_total",
+        "counter",
+        "Datagrams of UDP and IP that this end has dropped, by cause",
+    );
+    for (cause, count) in &flows.dropped_datagrams {
+        text.line(
+            "bentpipe_datagrams_dropped_total",
+            &[("cause", cause)],
+            count,
+        );
+    }
     if let Some(dns) = &status.dns {
         for (name, help, value) in [
             ("questions", "Questions of applications", dns.questions),

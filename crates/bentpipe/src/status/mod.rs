@@ -117,6 +117,9 @@ pub struct FlowStatus {
     pub ended: u64,
     /// Refused or reset, by cause.
     pub failed: BTreeMap<String, u64>,
+    /// Datagrams of UDP and IP that this end has dropped, by cause.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub dropped_datagrams: BTreeMap<String, u64>,
     /// From local sockets into the tunnel, of flows that are over.
     pub up_bytes: u64,
     /// From the tunnel to local sockets, of flows that are over.
@@ -150,16 +153,20 @@ impl Status {
             flows: FlowStatus {
                 open: flows.open,
                 ended: flows.ended,
-                failed: flows
-                    .failed
-                    .into_iter()
-                    .map(|(cause, count)| (cause.to_owned(), count))
-                    .collect(),
+                failed: by_cause(flows.failed),
+                dropped_datagrams: by_cause(flows.dropped),
                 up_bytes: flows.up_bytes,
                 down_bytes: flows.down_bytes,
             },
         }
     }
+}
+
+fn by_cause(counts: BTreeMap<&'static str, u64>) -> BTreeMap<String, u64> {
+    let counts = counts.into_iter();
+    counts
+        .map(|(cause, count)| (cause.to_owned(), count))
+        .collect()
 }
 
 impl SessionStatus {

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bentpipe_quic::datagrams::FlowDatagrams;
+use bentpipe_quic::drops::{DropCause, Drops};
 use bytes::Bytes;
 use tokio::io::ReadBuf;
 
@@ -116,7 +117,8 @@ pub async fn carry<U: Up, D: Down>(
     };
     let beside_the_stream = async {
         loop {
-            deliver(socket, datagrams.receive().await, activity).await?;
+            let content = datagrams.receive().await;
+            deliver(socket, content, activity, datagrams.drops()).await?;
         }
     };
     let on_the_stream = async {
@@ -125,7 +127,7 @@ pub async fn carry<U: Up, D: Down>(
         while let Some(data) = down.receive().await? {
             capsules.take(&data);
             while let Some(content) = capsules.next_datagram()? {
-                deliver(socket, content, activity).await?;
+                deliver(socket, content, activity, datagrams.drops()).await?;
             }
         }
         capsules.end()?;
@@ -194,11 +196,15 @@ async fn deliver(
     socket: &impl DatagramSocket,
     content: Bytes,
     activity: &Activity,
+    drops: &Drops,
 ) -> Result<(), FlowError> {
     let payload = match datagram::udp_payload(content) {
         Ok(payload) => payload,
         // Section 4: dropped, or kept for an agreement that is on its way; there are none.
-        Err(ContentError::UnknownContext(_)) => return Ok(()),
+        Err(ContentError::UnknownContext(_)) => {
+            drops.add(DropCause::UnknownContext, 1);
+            return Ok(());
+        }
         Err(ContentError::Malformed) => return Err(FlowError::Malformed),
     };
     activity.count_down(payload.len());

@@ -65,8 +65,12 @@ impl Terminal {
 
     /// The same with several gateways, of which it uses the nearest that answers.
     pub fn with_gateways<R: Resolve>(
-        connectors: Vec<Connector<R>>,
+        mut connectors: Vec<Connector<R>>,
     ) -> (Self, impl Future<Output = Infallible>) {
+        let tally = Tally::default();
+        for connector in &mut connectors {
+            connector.drops = tally.drops().clone();
+        }
         let (current, session) = watch::channel(None);
         let (keeper, gateways) = Gateways::new(connectors, current);
         let stalled = StalledFlows::default();
@@ -77,7 +81,7 @@ impl Terminal {
             hosts: Hosts::default(),
             stalled,
             udp: Places::new(MAX_UDP_FLOWS),
-            tally: Tally::default(),
+            tally,
             names: Names::default(),
             by_name: ByName::default(),
         };

@@ -21,6 +21,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 
 use bentpipe_link::Scenario;
+use bentpipe_quic::drops::Drops;
 use bentpipe_tunnel::gateway::egress::Egress;
 use bentpipe_tunnel::gateway::ip_network::IpNetwork;
 use bentpipe_tunnel::gateway::policy::{Policies, Unlimited};
@@ -248,6 +249,7 @@ impl Setup {
             pool: self.transport.pool(),
             paths: self.paths[0].clone(),
             resolver: self.internet.clone(),
+            drops: Drops::default(),
         }
     }
 
