@@ -214,6 +214,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
         tasks.spawn(http_connect::serve(listener, proxy, terminal.clone()));
         taken.push(format!("HTTP CONNECT on {}", http.listen));
     }
+    terminal.quic_choice().measure(measures_quic(&config));
     let mut resolver = None;
     if let Some(settings) = config.resolver() {
         let (new, renew) = Resolver::new(terminal.clone(), &settings);
@@ -245,6 +246,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
                 gateways: terminal.gateways().into_iter().map(Into::into).collect(),
                 dns: resolver.as_ref().map(Resolver::snapshot),
                 names: terminal.by_name().largest(NAMES),
+                quic: terminal.quic_choice().snapshot(),
                 ..Status::of("terminal", started, &transport, sessions, flows)
             }
         })
@@ -325,6 +327,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
                 let rules = rules.as_ref().map(|(rules, _)| &**rules);
                 if let Some(new) = reloaded(&files, &config, rules).await {
                     config = new;
+                    terminal.quic_choice().measure(measures_quic(&config));
                 }
             }
         }
@@ -348,6 +351,12 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     daemon::patiently(keeper.stop()).await;
     daemon::say(format_args!("stopped"));
     Ok(())
+}
+
+/// Whether measurements decide what becomes of applications' own QUIC.
+fn measures_quic(config: &config::Terminal) -> bool {
+    let transparent = config.ingress.transparent.as_ref();
+    transparent.is_some_and(|transparent| transparent.quic == tproxy::ApplicationQuic::Auto)
 }
 
 /// Reads the terminal's key again; flows from now on go to a session with it.

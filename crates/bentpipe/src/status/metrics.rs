@@ -143,6 +143,19 @@ fn text(status: &Status) -> String {
             );
         }
     }
+    if let Some(quic) = &status.quic {
+        let name = "bentpipe_quic_visits_total";
+        let help = "Visits of hosts to servers that had QUIC of their own, or were refused it";
+        text.head(name, "counter", help);
+        text.line(name, &[("quic", "tunnelled")], quic.tunnelled);
+        text.line(name, &[("quic", "refused")], quic.refused);
+        if let Some(ratio) = quic.quic_to_tcp {
+            let name = "bentpipe_quic_to_tcp_ratio";
+            let help = "How many times as long as by TCP transfers take by applications' own QUIC";
+            text.head(name, "gauge", help);
+            text.line(name, &[], ratio);
+        }
+    }
     type Figure = fn(&SessionStatus) -> f64;
     #[expect(
         clippy::cast_precision_loss,

@@ -20,6 +20,7 @@ use bentpipe_tunnel::flow::tally::TallySnapshot;
 use bentpipe_tunnel::identity::Fingerprint;
 use bentpipe_tunnel::terminal::GatewayState;
 use bentpipe_tunnel::terminal::dns::ResolverSnapshot;
+use bentpipe_tunnel::terminal::quic_choice::QuicChoiceSnapshot;
 use serde::{Deserialize, Serialize};
 
 /// How an end stands.
@@ -53,6 +54,9 @@ pub struct Status {
     /// from its resolver, from proxies' clients, from TLS handshakes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<NameSnapshot>,
+    /// Whether applications' own QUIC is tunnelled, of a terminal where measurements decide that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quic: Option<QuicChoiceSnapshot>,
 }
 
 /// A gateway of a terminal that has several.
@@ -150,6 +154,7 @@ impl Status {
             gateways: Vec::new(),
             dns: None,
             names: Vec::new(),
+            quic: None,
             flows: FlowStatus {
                 open: flows.open,
                 ended: flows.ended,

@@ -19,6 +19,7 @@ use tokio::io::ReadBuf;
 
 use super::outcome::{Carried, FlowError};
 use super::stream::{Down, Up};
+use super::transfer_time::Meter;
 use crate::sockets::DatagramSocket;
 use crate::wire::capsule::{self, MalformedCapsule};
 use crate::wire::datagram::{self, ContentError, LONGEST, UDP_PAYLOAD};
@@ -42,9 +43,18 @@ pub struct Activity {
     datagrams: AtomicU32,
     up: AtomicU64,
     down: AtomicU64,
+    meter: Option<Box<Meter>>,
 }
 
 impl Activity {
+    /// A new flow's, whose transfers `meter` measures, if there is one.
+    pub fn measured(meter: Option<Meter>) -> Self {
+        Self {
+            meter: meter.map(Box::new),
+            ..Self::default()
+        }
+    }
+
     /// Datagrams so far, both ways.
     pub fn datagrams(&self) -> u32 {
         self.datagrams.load(Ordering::Relaxed)
@@ -70,11 +80,17 @@ impl Activity {
 
     /// Counts what goes into the tunnel.
     pub(super) fn count_up(&self, length: usize) {
+        if let Some(meter) = &self.meter {
+            meter.sent();
+        }
         self.count(&self.up, length);
     }
 
     /// Counts what comes from the tunnel.
     pub(super) fn count_down(&self, length: usize) {
+        if let Some(meter) = &self.meter {
+            meter.came(length);
+        }
         self.count(&self.down, length);
     }
 

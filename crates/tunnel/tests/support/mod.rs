@@ -12,6 +12,7 @@
 pub mod call;
 mod datagrams;
 mod internet;
+pub mod own_quic;
 mod streams;
 pub mod tls;
 
