@@ -4,15 +4,13 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bentpipe_quic::drops::Drops;
 use bentpipe_tunnel::gateway::egress::Egress;
 use bentpipe_tunnel::gateway::policy::Unlimited;
 use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
 use bentpipe_tunnel::identity::{Fingerprint, Identity, PeerRole, Registry};
 use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::target::Target;
-use bentpipe_tunnel::terminal::Connector;
-use bentpipe_tunnel::terminal::Terminal;
+use bentpipe_tunnel::terminal::{Connector, Kept, Terminal};
 use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::{Span, Time};
 use bentpipe_vnet::clock::{Clock, virtual_time};
@@ -228,7 +226,7 @@ impl<'a> Run<'a> {
             transport,
             paths: Paths::default(),
             resolver: NoNames,
-            drops: Drops::default(),
+            kept: Kept::default(),
         };
         let (terminal, keep) = Terminal::new(connector);
         let start = Time::ZERO + plan.start;
