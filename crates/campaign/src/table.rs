@@ -172,7 +172,11 @@ impl Line {
         let goodput = self.median_goodput_bit_s.unwrap_or(0.0) / 1e6;
         let echo = match (self.median_echo_p95_s, self.median_echo_lost) {
             (Some(p95), Some(lost)) => {
-                format!("   echo {:.1} ms (p95), {:.2} % lost", p95 * 1e3, lost * 100.0)
+                format!(
+                    "   echo {:.1} ms (p95), {:.2} % lost",
+                    p95 * 1e3,
+                    lost * 100.0
+                )
             }
             _ => String::new(),
         };

@@ -110,7 +110,10 @@ pub struct CallFile {
 
 impl CallFile {
     fn call(&self) -> Option<Call> {
-        let every = self.rate.time_for(self.size).filter(|every| *every > Span::ZERO)?;
+        let every = self
+            .rate
+            .time_for(self.size)
+            .filter(|every| *every > Span::ZERO)?;
         Some(Call {
             every,
             size: usize::try_from(self.size.as_u64()).ok()?,
@@ -126,7 +129,10 @@ impl CallFile {
             return Err(("call.size", why));
         }
         match self.call() {
-            None => Err(("call.rate", "no datagrams at this rate: give more, like \"100 kbit/s\"".into())),
+            None => Err((
+                "call.rate",
+                "no datagrams at this rate: give more, like \"100 kbit/s\"".into(),
+            )),
             Some(call) if call.count > Call::MOST => {
                 let why = format!("{} datagrams: give at most {}", call.count, Call::MOST);
                 Err(("call.for", why))

@@ -25,8 +25,8 @@ use super::server::Servers;
 use crate::identity;
 use crate::plan::Plan;
 use crate::record::{
-    EchoRecord, FlowRecord, LinkRecord, Path, Record, SampleRecord, SessionRecord, TunnelFlow, TunnelSample,
-    TunnelVerdict, WorkKind,
+    EchoRecord, FlowRecord, LinkRecord, Path, Record, SampleRecord, SessionRecord, TunnelFlow,
+    TunnelSample, TunnelVerdict, WorkKind,
 };
 
 /// Where the gateway is.
