@@ -117,7 +117,10 @@ pub(crate) fn check(flows: &[FlowPlan], until: Span) -> Result<(), PlanError> {
         }
         plan.host
             .check()
-            .map_err(|error| PlanError::Host { flow, error })?;
+            .map_err(|error| PlanError::Host {
+                of: format!("flows[{flow}]."),
+                error,
+            })?;
         plan.transport
             .settings
             .check()
