@@ -184,7 +184,9 @@ impl Clock {
     }
 
     fn time(&self, at: Instant) -> Time {
-        Time::from_nanos(nanos(at.saturating_duration_since(self.shared.start.into_std())))
+        Time::from_nanos(nanos(
+            at.saturating_duration_since(self.shared.start.into_std()),
+        ))
     }
 
     /// The runtime is about to wait: nothing can run at this moment any more.
@@ -529,6 +531,35 @@ mod tests {
                 assert_eq!(clock.now().as_nanos(), fires);
             }
         });
+    }
+
+    /// Timers, and what waits in a stall; the clock itself is exact.
+    #[test]
+    fn a_machines_timers_are_as_late_as_it_is() {
+        let spec = HostSpec {
+            stall_every: Span::from_millis(50),
+            stall: (Span::from_millis(20), Span::from_millis(20)),
+            ..HostSpec::IDEAL
+        };
+        let late = virtual_time(Span::ZERO, async |clock| {
+            let machine = clock.on(spec, 1);
+            let far = machine.timer();
+            far.set(Some(Time::ZERO + Span::from_millis(3_600_000)));
+            let mut late = Vec::new();
+            for millis in 1..=1000 {
+                let wanted = Time::ZERO + Span::from_millis(millis);
+                if wanted > clock.now() {
+                    machine.sleep_until(wanted).await;
+                    late.push(machine.now().since(wanted).as_nanos() / MS);
+                }
+            }
+            assert_eq!(machine.now(), clock.now());
+            late
+        });
+        let stalls = late.iter().filter(|late| **late > 0).count();
+        // 1000 ms hold 14 stalls of 20 ms with 50 ms between them on average.
+        assert!((8..=22).contains(&stalls), "{stalls}: {late:?}");
+        assert!(late.iter().all(|late| *late <= 20), "{late:?}");
     }
 
     #[test]

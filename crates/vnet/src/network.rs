@@ -379,12 +379,13 @@ impl UdpSender for MemorySender {
     ) -> Poll<io::Result<()>> {
         let now = self.network.0.clock.now();
         if let Some((host, timer)) = &self.late {
-            let free = guard(host).spend(now, 0);
-            if free > now {
-                timer.set(Some(free));
+            let mut host = guard(host);
+            let runs = host.runs(now).max(host.spend(now, 0));
+            if runs > now {
+                timer.set(Some(runs));
                 return timer.poll_fired(context).map(Ok);
             }
-            guard(host).spend(now, 1);
+            host.spend(now, 1);
         }
         let mut state = self.network.lock();
         let socket = state.socket(self.host);

@@ -221,7 +221,10 @@ impl<'a> Run<'a> {
     ) {
         let plan = &self.tunnel.terminals[index];
         let clock = machine(&self.clock, plan.host, self.plan.seed, index as u64 + 1);
-        let socket = self.network.terminal(address(index, 0), &plan.path).on(&clock);
+        let socket = self
+            .network
+            .terminal(address(index, 0), &plan.path)
+            .on(&clock);
         let endpoint = endpoint(&clock, socket, (self.plan.seed, index as u64 + 1), None)
             .expect("a socket in memory has an address");
         let transport = seeded(&plan.transport, self.plan.seed, index as u64 + 1);
