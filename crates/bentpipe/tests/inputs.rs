@@ -8,8 +8,8 @@ use std::process::Command;
 struct Place(PathBuf);
 
 impl Place {
-    fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("bpinputs-{}", std::process::id()));
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("bpinputs-{}-{name}", std::process::id()));
         std::fs::create_dir_all(path.join("directory")).unwrap();
         std::fs::write(path.join("directory/inside.toml"), "name = 1").unwrap();
         std::fs::write(path.join("empty.toml"), "\n").unwrap();
@@ -55,7 +55,7 @@ const COMMANDS: &[&str] = &[
 
 #[test]
 fn a_missing_file_is_told_with_its_directory_and_the_nearest_name() {
-    let place = Place::new();
+    let place = Place::new("missing");
     let here = place.0.display();
     for command in COMMANDS {
         let told = said(&place.0, &command.replace("FILE", "my-plan2.toml"));
@@ -71,7 +71,7 @@ fn a_missing_file_is_told_with_its_directory_and_the_nearest_name() {
 
 #[test]
 fn a_directory_is_told_with_a_file_in_it() {
-    let place = Place::new();
+    let place = Place::new("directory");
     for command in COMMANDS {
         let told = said(&place.0, &command.replace("FILE", "directory"));
         let expected = "directory: this is a directory; give a file, like directory/inside.toml";
@@ -81,7 +81,7 @@ fn a_directory_is_told_with_a_file_in_it() {
 
 #[test]
 fn an_empty_file_is_told_with_what_should_be_in_it() {
-    let place = Place::new();
+    let place = Place::new("empty");
     for (command, file, told) in [
         (
             "check FILE",
@@ -113,7 +113,7 @@ fn an_empty_file_is_told_with_what_should_be_in_it() {
 
 #[test]
 fn names_that_are_no_files_are_told_what_there_is() {
-    let place = Place::new();
+    let place = Place::new("names");
     for (command, told) in [
         ("sim geo", "geo: this is a scenario, and sim takes a plan"),
         ("sim nothing", "nothing: there is no such file in "),
@@ -124,7 +124,10 @@ fn names_that_are_no_files_are_told_what_there_is() {
             "terminal --config nothing",
             "`bentpipe terminal join` writes a first one",
         ),
-        ("gateway --config nothing", "`bentpipe gateway init`"),
+        (
+            "gateway --config nothing",
+            "`bentpipe gateway init --endpoint HOST:PORT` writes a first one",
+        ),
     ] {
         let said = said(&place.0, command);
         assert!(said.contains(told), "{command}: {said}");

@@ -86,14 +86,14 @@ impl TunnelPlan {
         }
         self.gateway.check().map_err(PlanError::Gateway)?;
         let machine = |of: String| move |error| PlanError::Host { of, error };
-        let of_gateway = machine("gateway_".into());
-        self.gateway_host.check().map_err(of_gateway)?;
         for (index, terminal) in self.terminals.iter().enumerate() {
             let wrong = |error| PlanError::Terminal(index, error);
             terminal.transport.check().map_err(wrong)?;
             let of_terminal = machine(format!("terminals[{index}]."));
             terminal.host.check().map_err(of_terminal)?;
         }
+        let of_gateway = machine("gateway_".into());
+        self.gateway_host.check().map_err(of_gateway)?;
         let (terminals, sessions) = (self.terminals.len(), self.gateway.max_sessions());
         if terminals as u64 > sessions {
             return Err(PlanError::Memory {
