@@ -184,4 +184,3 @@ workload = ["page HTTP/1.1", "page HTTP/2"]
     assert not expansion.notes
     with pytest.raises(LabError, match="case 'pages': clock = 'real', which the plan's clock does not have"):
         plan.parse(text.replace('["virtual", "real"]', '"virtual"'), tmp_path)
-
