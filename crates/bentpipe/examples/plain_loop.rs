@@ -25,7 +25,7 @@ const PACKET: u16 = 1452;
 const WINDOW: u32 = 32 << 20;
 const PACKETS_PER_ACK: u32 = 10;
 /// What is written at once.
-const PIECE: [u8; 64 << 10] = [0; 64 << 10];
+static PIECE: [u8; 64 << 10] = [0; 64 << 10];
 
 #[tokio::main]
 async fn main() -> Result<()> {
