@@ -282,7 +282,8 @@ pub struct Transparent {
     pub fail: Fail,
     /// QUIC of applications, which is UDP to port 443: carried like other datagrams
     /// (tunnel), or answered with ICMP port unreachable (refuse), upon which they use TCP,
-    /// which the tunnel can speed up. Changes at SIGHUP.
+    /// which the tunnel can speed up; or one of the two, by how long transfers of both kinds
+    /// take here, as `bentpipe status` tells (auto). Changes at SIGHUP.
     #[serde(default)]
     pub quic: ApplicationQuic,
     /// What is neither TCP nor UDP and would pass, such as pings: answered with ICMP

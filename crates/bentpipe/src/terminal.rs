@@ -17,6 +17,7 @@ use bentpipe_os::machine::{self, Machine};
 use bentpipe_os::privileges::{self, Needs};
 use bentpipe_os::ways::Ways;
 use bentpipe_os::{ingress, limits, network_changes, quic, secret, tproxy};
+use bentpipe_quic::drops::Drops;
 use bentpipe_tunnel::identity::{Fingerprint, Identity};
 use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::session::remote_address;
@@ -223,6 +224,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
         tasks.spawn(http_connect::serve(listener, proxy, terminal.clone()));
         taken.push(format!("HTTP CONNECT on {}", http.listen));
     }
+    terminal.quic_choice().measure(measures_quic(&config));
     let mut resolver = None;
     if let Some(settings) = config.resolver() {
         let (new, renew) = Resolver::new(terminal.clone(), &settings);
@@ -259,6 +261,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
                     interface,
                 }),
                 names: terminal.by_name().largest(NAMES),
+                quic: terminal.quic_choice().snapshot(),
                 ..Status::of("terminal", started, &transport, sessions, flows)
             }
         })
@@ -351,6 +354,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
                 let rules = rules.as_ref().map(|(rules, _)| &**rules);
                 if let Some(new) = reloaded(&files, &config, rules).await {
                     config = new;
+                    terminal.quic_choice().measure(measures_quic(&config));
                 }
             }
         }
@@ -374,6 +378,12 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     daemon::patiently(keeper.stop()).await;
     daemon::say(format_args!("stopped"));
     Ok(())
+}
+
+/// Whether measurements decide what becomes of applications' own QUIC.
+fn measures_quic(config: &config::Terminal) -> bool {
+    let transparent = config.ingress.transparent.as_ref();
+    transparent.is_some_and(|transparent| transparent.quic == tproxy::ApplicationQuic::Auto)
 }
 
 /// Reads the terminal's key again; flows from now on go to a session with it.
@@ -455,6 +465,7 @@ pub fn connector(
         paths,
         pool: transport.pool(),
         resolver: Machine::marked(transport.memory, config.ingress.mark()),
+        drops: Drops::default(),
         transport,
     })
 }

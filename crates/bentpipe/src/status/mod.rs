@@ -21,6 +21,7 @@ use bentpipe_tunnel::flow::tally::TallySnapshot;
 use bentpipe_tunnel::identity::Fingerprint;
 use bentpipe_tunnel::terminal::GatewayState;
 use bentpipe_tunnel::terminal::dns::ResolverSnapshot;
+use bentpipe_tunnel::terminal::quic_choice::QuicChoiceSnapshot;
 use serde::{Deserialize, Serialize};
 
 /// How an end stands.
@@ -57,6 +58,9 @@ pub struct Status {
     /// from its resolver, from proxies' clients, from TLS handshakes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<NameSnapshot>,
+    /// Whether applications' own QUIC is tunnelled, of a terminal where measurements decide that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quic: Option<QuicChoiceSnapshot>,
 }
 
 /// The interface that a terminal's machine routes its own traffic to.
@@ -130,6 +134,9 @@ pub struct FlowStatus {
     pub ended: u64,
     /// Refused or reset, by cause.
     pub failed: BTreeMap<String, u64>,
+    /// Datagrams of UDP and IP that this end has dropped, by cause.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub dropped_datagrams: BTreeMap<String, u64>,
     /// From local sockets into the tunnel, of flows that are over.
     pub up_bytes: u64,
     /// From the tunnel to local sockets, of flows that are over.
@@ -161,19 +168,24 @@ impl Status {
             dns: None,
             tun: None,
             names: Vec::new(),
+            quic: None,
             flows: FlowStatus {
                 open: flows.open,
                 ended: flows.ended,
-                failed: flows
-                    .failed
-                    .into_iter()
-                    .map(|(cause, count)| (cause.to_owned(), count))
-                    .collect(),
+                failed: by_cause(flows.failed),
+                dropped_datagrams: by_cause(flows.dropped),
                 up_bytes: flows.up_bytes,
                 down_bytes: flows.down_bytes,
             },
         }
     }
+}
+
+fn by_cause(counts: BTreeMap<&'static str, u64>) -> BTreeMap<String, u64> {
+    let counts = counts.into_iter();
+    counts
+        .map(|(cause, count)| (cause.to_owned(), count))
+        .collect()
 }
 
 impl SessionStatus {

@@ -84,6 +84,8 @@ pub enum ApplicationQuic {
     Tunnel,
     /// It is answered with ICMP port unreachable, and applications fall back to TCP at once.
     Refuse,
+    /// One or the other, by how long transfers of both kinds have taken here.
+    Auto,
 }
 
 /// What becomes of packets that would pass and are neither TCP nor UDP, such as pings.

@@ -337,6 +337,10 @@ mod tests {
     };
 
     fn text(fail: Fail, protocols: Protocols) -> String {
+        text_of(fail, protocols, None)
+    }
+
+    fn text_of(fail: Fail, protocols: Protocols, tun: Option<Tun>) -> String {
         let capture = Capture {
             interfaces: vec!["lan0".into()],
             port: 4480,
@@ -344,7 +348,7 @@ mod tests {
             fail,
             after_origin: vec![22],
             protocols,
-            tun: None,
+            tun,
         };
         Ruleset {
             capture: &capture,
@@ -382,6 +386,33 @@ mod tests {
                 "{line}"
             );
         }
+    }
+
+    #[test]
+    fn questions_are_taken_in_networks_that_are_left_alone_but_for_those_that_are_listed() {
+        let tun = |dns| Tun {
+            interface: "bentpipe0".into(),
+            dns,
+            leave: vec!["10.20.0.0/16".parse().unwrap()],
+        };
+        let taken = text_of(Fail::Closed, ALL, Some(tun(true)));
+        let (at, left) = (
+            taken.find("th dport 53 ip daddr != { 10.20.0.0/16 } goto decide"),
+            taken.find("ip daddr { 10.0.0.0/8 } return"),
+        );
+        assert!(at.is_some() && at < left, "{taken}");
+        assert!(
+            taken.contains("th dport 53 meta nfproto ipv6 goto decide"),
+            "{taken}"
+        );
+        for other in [Some(tun(false)), None] {
+            assert!(!text_of(Fail::Closed, ALL, other).contains("dport 53"));
+        }
+    }
+
+    #[test]
+    fn what_this_machine_sends_is_looked_at_only_where_it_is_asked_for() {
+        assert!(!text(Fail::Closed, ALL).contains("hook output"));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bentpipe_quic::drops::Drops;
 use bentpipe_tunnel::gateway::egress::Egress;
 use bentpipe_tunnel::gateway::policy::Unlimited;
 use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
@@ -227,6 +228,7 @@ impl<'a> Run<'a> {
             transport,
             paths: Paths::default(),
             resolver: NoNames,
+            drops: Drops::default(),
         };
         let (terminal, keep) = Terminal::new(connector);
         let start = Time::ZERO + plan.start;

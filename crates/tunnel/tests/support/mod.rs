@@ -12,6 +12,7 @@
 pub mod call;
 mod datagrams;
 mod internet;
+pub mod own_quic;
 mod streams;
 pub mod tls;
 
@@ -21,6 +22,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 
 use bentpipe_link::Scenario;
+use bentpipe_quic::drops::Drops;
 use bentpipe_tunnel::gateway::egress::Egress;
 use bentpipe_tunnel::gateway::ip_network::IpNetwork;
 use bentpipe_tunnel::gateway::policy::{Policies, Unlimited};
@@ -248,6 +250,7 @@ impl Setup {
             pool: self.transport.pool(),
             paths: self.paths[0].clone(),
             resolver: self.internet.clone(),
+            drops: Drops::default(),
         }
     }
 
