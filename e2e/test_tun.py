@@ -4,9 +4,14 @@ The terminal's namespace is the machine: its programs know nothing of the tunnel
 """
 
 import json
+import os
+import shutil
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,17 +25,19 @@ from bentpipe_lab.systems.tunnel import GATEWAY_PORT, Bentpipe, start_bentpipe
 from conversation import Server, connect, eventually
 from datagrams import ask, open_socket, peer
 from test_leak import captured
-from test_transparent import doctor
+from test_transparent import NOBODY, doctor
 
 SERVERS = (SERVER4, SERVER6)
 INTERFACE = "bentpipe0"
+DEPLOY = Path(__file__).parents[1] / "deploy"
 ROUTER4, ROUTER6 = SATELLITE.far4, SATELLITE.far6
 """The dish's router, which the machine's name server would be."""
+LISTS = (("rule",), ("route", "show", "table", "all"))
 OUTSIDE = (
     f"(ip or ip6) and not udp port {GATEWAY_PORT} and not net fe80::/10 and not net ff00::/8"
     f" and not (icmp6 and ip6[40] >= 133 and ip6[40] <= 136) and not (icmp[0] == 3 and icmp[28:2] == {GATEWAY_PORT})"
 )
-"""What is not of the tunnel, nor of the cable itself (RFC 4861), nor says of the tunnel that a killed terminal is gone."""
+"""What is not of the tunnel, nor of the cable itself (RFC 4861), nor tells the gateway that the terminal is gone."""
 
 
 def run(where: Namespace, *words: str) -> str:
@@ -109,7 +116,7 @@ def outside(path: Topology) -> Process:
 
 
 def send_everything(path: Topology) -> None:
-    """What the machine's programs send, to each server: TCP, UDP, DNS, QUIC, pings; DNS to the dish's router as well."""
+    """What programs send, to each server: TCP, UDP, DNS, QUIC, pings; DNS to the dish's router as well."""
     for address in SERVERS:
         source(path, path.terminal, address)
         for to, port in ((address, 9), (address, 443), (address, 53), (ROUTER6 if ":" in address else ROUTER4, 53)):
@@ -177,9 +184,9 @@ def test_programs_of_the_machine_go_through_the_tunnel_and_nothing_leaves_beside
     release(tunnel)
     assert source(path, machine, SERVER4) == SATELLITE.near4
     assert source(path, machine, SERVER6) == SATELLITE.near6
-    for words_of in (("rule",), ("-6", "rule"), ("route", "show", "table", "all"), ("-6", "route", "show", "table", "all")):
-        left = machine.ip(*words_of)
-        assert "lookup 1651" not in left and "table 1651" not in left and INTERFACE not in left, left
+    left = "".join(machine.ip(*family, *words) for family in ((), ("-6",)) for words in LISTS)
+    for trace in ("lookup 1651", "table 1651", INTERFACE):
+        assert trace not in left, left
 
 
 def test_a_lan_is_taken_beside_its_router_and_servers_answer_who_comes_to_them_outside(bare: Topology) -> None:
@@ -208,3 +215,46 @@ def test_a_lan_is_taken_beside_its_router_and_servers_answer_who_comes_to_them_o
         for address in SERVERS:
             assert source(path, where, address) is None
             assert not pings(where, address)
+
+
+def test_what_the_units_give_suffices(bare: Topology) -> None:
+    """Users without rights but the capabilities of the units, a read-only /proc/sys, and /dev/net/tun."""
+    path = bare
+    tunnel = start_bentpipe(path)
+    configure(tunnel, lan=True)
+    tunnel.gateway.stop()
+    with confined(tunnel, "gateway") as gateway, confined(tunnel, "terminal") as terminal:
+        terminal.wait_line("session: up")
+        for address, seen in ((SERVER4, GROUND.near4), (SERVER6, GROUND.near6)):
+            eventually(partial(pings, path.client, address), "pings go through the tunnel")
+            assert pings(path.terminal, address)
+            assert source(path, path.terminal, address) == seen
+        assert terminal.stop() == 0
+        assert gateway.stop() == 0
+
+
+@contextmanager
+def confined(tunnel: Bentpipe, role: str) -> Iterator[Process]:
+    """An end that runs as its unit and the drop-in for IP packets say, as nobody; it listens when the block begins."""
+    units = [DEPLOY / f"bentpipe-{role}.service", DEPLOY / f"{role}-ip.conf"]
+    lines = [line for unit in units if unit.exists() for line in unit.read_text().splitlines()]
+    assert "DeviceAllow=/dev/net/tun rw" in lines
+    given = [line.partition("=")[2] for line in lines if line.startswith("AmbientCapabilities=")]
+    capabilities = "".join(f",+{name.removeprefix('CAP_').lower()}" for name in " ".join(given).split())
+    config = tunnel.gateway_config if role == "gateway" else tunnel.terminal_config
+    where = tunnel.path.gateway if role == "gateway" else tunnel.path.terminal
+    with tempfile.TemporaryDirectory(prefix=tunnel.path.run) as name:
+        home = Path(name)
+        shutil.copytree(config.parent, home, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.sock"))
+        binary = home / "bentpipe"
+        shutil.copyfile(host.binary(), binary)
+        binary.chmod(0o755)
+        for file in [home, *home.iterdir()]:
+            os.chown(file, NOBODY, NOBODY)
+        read_only = 'mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && exec "$@"'
+        words: list[str | Path] = ["unshare", "--mount", "sh", "-c", read_only, "sh", "setpriv", f"--reuid={NOBODY}"]
+        words += [f"--regid={NOBODY}", "--clear-groups", "--no-new-privs", f"--bounding-set=-all{capabilities}"]
+        words += [f"--inh-caps=-all{capabilities}", f"--ambient-caps=-all{capabilities}"]
+        started = tunnel.path.start(f"confined-{role}", where, [*words, binary, role, "--config", home / config.name])
+        started.wait_line("ready")
+        yield started
