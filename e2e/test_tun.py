@@ -107,10 +107,10 @@ def bare(tmp_path: Path) -> Iterator[Topology]:
         yield path
 
 
-def outside(path: Topology) -> Process:
+def outside(path: Topology, name: str) -> Process:
     """Print what goes between the machine and the dish's router beside the tunnel."""
     words: list[str | Path] = ["tcpdump", "-i", "sat0", "-nn", "-l", OUTSIDE]
-    capture = path.start("outside", path.terminal, words)
+    capture = path.start(name, path.terminal, words)
     eventually(lambda: "listening on" in capture.log.read_text(), "the capture runs")
     return capture
 
@@ -131,7 +131,7 @@ def send_everything(path: Topology) -> None:
 
 def test_programs_of_the_machine_go_through_the_tunnel_and_nothing_leaves_beside_it(bare: Topology) -> None:
     path, machine = bare, bare.terminal
-    without = outside(path)
+    without = outside(path, "without")
     send_everything(path)
     seen = captured(without)
     assert all(kind in seen for kind in ("Flags [S]", "UDP", "ICMP echo", "ICMP6, echo", f"> {ROUTER4}.53")), seen
@@ -139,7 +139,7 @@ def test_programs_of_the_machine_go_through_the_tunnel_and_nothing_leaves_beside
     tunnel = start_bentpipe(path)
     configure(tunnel, lan=False)
     terminal = start(tunnel)
-    capture = outside(path)
+    capture = outside(path, "during")
 
     for address, gateway in ((SERVER4, GROUND.near4), (SERVER6, GROUND.near6)):
         assert source(path, machine, address) == gateway
@@ -251,8 +251,12 @@ def confined(tunnel: Bentpipe, role: str) -> Iterator[Process]:
         binary.chmod(0o755)
         for file in [home, *home.iterdir()]:
             os.chown(file, NOBODY, NOBODY)
-        read_only = 'mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && exec "$@"'
-        words: list[str | Path] = ["unshare", "--mount", "sh", "-c", read_only, "sh", "setpriv", f"--reuid={NOBODY}"]
+        # udev's rule for /dev/net/tun has mode 0666.
+        machine = (
+            "mount -t tmpfs net /dev/net && mknod -m 0666 /dev/net/tun c 10 200 && mount --bind /proc/sys /proc/sys"
+        )
+        machine += ' && mount -o remount,bind,ro /proc/sys && exec "$@"'
+        words: list[str | Path] = ["unshare", "--mount", "sh", "-c", machine, "sh", "setpriv", f"--reuid={NOBODY}"]
         words += [f"--regid={NOBODY}", "--clear-groups", "--no-new-privs", f"--bounding-set=-all{capabilities}"]
         words += [f"--inh-caps=-all{capabilities}", f"--ambient-caps=-all{capabilities}"]
         started = tunnel.path.start(f"confined-{role}", where, [*words, binary, role, "--config", home / config.name])
