@@ -420,6 +420,7 @@ mod tests {
         let paths = |told: &str| {
             let files = Files {
                 config: "/etc/bentpipe/terminal.toml".into(),
+                tun: false,
                 role: "terminal",
                 state: first_directory(OsStr::new(told)),
             };
