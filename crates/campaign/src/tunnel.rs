@@ -6,14 +6,14 @@ use std::path::Path;
 use bentpipe_link::Scenario;
 use bentpipe_sim::record::TunnelFlow;
 use bentpipe_sim::tunnel::{FlowPlan, TerminalPlan, TunnelPlan, Work};
-use bentpipe_sim::{LinkPlan, Move, Nodes, Plan, PlanError};
+use bentpipe_sim::{LinkPlan, Nodes, Plan, PlanError};
 use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::{Bytes, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::change::ChangeFile;
-use crate::plan::{MoveFile, problem, resolve};
+use crate::change::{ChangeFile, moves};
+use crate::plan::{problem, resolve};
 use crate::problem::Problem;
 use crate::sweep::Point;
 use crate::table::{Figures, Kind};
@@ -46,14 +46,12 @@ pub struct TunnelFile {
     /// Terminals on the link.
     #[serde(default = "one")]
     pub terminals: u64,
-    /// The link that they share, and the ground behind the gateway.
+    /// The link that they share, and the ground behind the gateway. Where it switches with a new
+    /// address, the terminals have another address from then on.
     pub link: Scenario,
     /// What changes on it.
     #[serde(default)]
     pub change: Vec<ChangeFile>,
-    /// From a moment on, the terminals have another address and come over this link.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub r#move: Option<MoveFile>,
     /// How both ends are set up.
     #[serde(default)]
     pub transport: Transport,
@@ -111,9 +109,6 @@ impl TunnelFile {
         let reader = toml::de::Deserializer::from(point.file.clone());
         let mut file = Self::deserialize(reader).map_err(|error| Problem::syntax(text, error))?;
         file.link = resolve(text, point, "link", &file.link, beside)?;
-        if let Some(to) = &mut file.r#move {
-            to.link = resolve(text, point, "move.link", &to.link, beside)?;
-        }
         match file.check() {
             Ok(()) => Ok(file),
             Err((field, why)) => Err(problem(text, point, &field, why)),
@@ -163,26 +158,17 @@ impl TunnelFile {
             .change
             .iter()
             .fold(link, |link, change| change.of(link));
-        let mut links = vec![link];
-        let mut moves = Vec::new();
-        if let Some(to) = &self.r#move {
-            links.push(LinkPlan::of(&to.link));
-            moves.push(Move {
-                at: to.at,
-                path: vec![1],
-            });
-        }
         let terminals = (0..self.terminals)
             .map(|terminal| {
                 let flows = self.flow.iter().flat_map(|flow| flow.plans(terminal));
                 let mut plan = TerminalPlan::new(self.transport.clone(), flows.collect());
-                plan.moves.clone_from(&moves);
+                plan.moves = moves(&self.link);
                 plan
             })
             .collect();
         Plan {
             seed,
-            links,
+            links: vec![link],
             nodes: Nodes::Tunnel(TunnelPlan {
                 ground_rtt: self.link.ground_rtt(),
                 gateway: self.transport.clone(),
