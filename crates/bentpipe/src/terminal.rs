@@ -463,13 +463,8 @@ pub fn connector(
         gateway_keys: Arc::new(PairedKeys::new(files.clone(), gateway.clone())),
         paths,
         pool: transport.pool(),
-<<<<<<< HEAD
-        resolver: Machine::new(transport.memory),
-        kept: Kept::default(),
-=======
         resolver: Machine::marked(transport.memory, config.ingress.mark()),
-        drops: Drops::default(),
->>>>>>> main
+        kept: Kept::default(),
         transport,
     })
 }

@@ -5,13 +5,8 @@ use std::path::Path;
 
 use bentpipe_link::Scenario;
 use bentpipe_sim::record::TunnelFlow;
-<<<<<<< HEAD
 use bentpipe_sim::tunnel::{Call, FlowPlan, TerminalPlan, TunnelPlan, Work};
-use bentpipe_sim::{LinkPlan, Move, Nodes, Plan, PlanError};
-=======
-use bentpipe_sim::tunnel::{FlowPlan, TerminalPlan, TunnelPlan, Work};
 use bentpipe_sim::{LinkPlan, Nodes, Plan, PlanError};
->>>>>>> main
 use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::{Bytes, Rate, Span};
 use schemars::JsonSchema;
