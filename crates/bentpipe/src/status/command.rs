@@ -125,6 +125,14 @@ fn for_people(status: &Status) -> String {
         lines.push(format!("gateways: {}", status.gateways.len()));
         lines.extend(status.gateways.iter().map(gateway));
     }
+    if let Some(tun) = &status.tun {
+        let addresses: Vec<_> = tun.addresses.iter().map(ToString::to_string).collect();
+        lines.push(format!(
+            "this machine's own traffic: by {} ({})",
+            tun.interface,
+            addresses.join(", ")
+        ));
+    }
     let flows = &status.flows;
     lines.push(format!(
         "flows: {} open, {} ended; {} into the tunnel, {} out of it",

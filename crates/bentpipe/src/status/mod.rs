@@ -12,6 +12,7 @@ pub use metrics::serve as serve_metrics;
 pub use socket::StatusSocket;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -50,6 +51,9 @@ pub struct Status {
     /// Questions of DNS, of a terminal with a resolver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dns: Option<ResolverSnapshot>,
+    /// The interface that this machine's own traffic is routed to, of a terminal that takes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tun: Option<TunStatus>,
     /// The servers' names whose flows have carried most, of a terminal, as far as they are known:
     /// from its resolver, from proxies' clients, from TLS handshakes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -57,6 +61,15 @@ pub struct Status {
     /// Whether applications' own QUIC is tunnelled, of a terminal where measurements decide that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quic: Option<QuicChoiceSnapshot>,
+}
+
+/// The interface that a terminal's machine routes its own traffic to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TunStatus {
+    /// Its name.
+    pub interface: String,
+    /// Its addresses: the gateway's for packets, and those that programs have.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// A gateway of a terminal that has several.
@@ -153,6 +166,7 @@ impl Status {
             sessions,
             gateways: Vec::new(),
             dns: None,
+            tun: None,
             names: Vec::new(),
             quic: None,
             flows: FlowStatus {

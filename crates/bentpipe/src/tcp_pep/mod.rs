@@ -223,6 +223,7 @@ async fn listeners(
         after_origin: Vec::new(),
         fail: Fail::Open,
         protocols: Protocols::Tcp,
+        tun: None,
     };
     let installed = tproxy::install(capture).await;
     let Transparent {
