@@ -273,6 +273,7 @@ mod tests {
             goodput: 1e6,
             wire_per_payload: None,
             share: 1.0,
+            echo: None,
         })
     }
 
