@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::change::{ChangeFile, moves};
+use crate::host::{HostFile, HostSpec};
 use crate::plan::{problem, resolve};
 use crate::problem::Problem;
 use crate::sweep::Point;
@@ -55,6 +56,12 @@ pub struct TunnelFile {
     /// How both ends are set up.
     #[serde(default)]
     pub transport: Transport,
+    /// The machines that they run on; ideal ones by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostFile>,
+    /// The gateway's, if it is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway_host: Option<HostFile>,
     /// What each terminal's applications do.
     pub flow: Vec<FlowFile>,
 }
@@ -158,11 +165,13 @@ impl TunnelFile {
             .change
             .iter()
             .fold(link, |link, change| change.of(link));
+        let host = (self.host.as_ref()).map_or(HostSpec::IDEAL, HostFile::spec);
         let terminals = (0..self.terminals)
             .map(|terminal| {
                 let flows = self.flow.iter().flat_map(|flow| flow.plans(terminal));
                 let mut plan = TerminalPlan::new(self.transport.clone(), flows.collect());
                 plan.moves = moves(&self.link);
+                plan.host = host;
                 plan
             })
             .collect();
@@ -172,6 +181,7 @@ impl TunnelFile {
             nodes: Nodes::Tunnel(TunnelPlan {
                 ground_rtt: self.link.ground_rtt(),
                 gateway: self.transport.clone(),
+                gateway_host: (self.gateway_host.as_ref()).map_or(host, HostFile::spec),
                 terminals,
                 granularity: self.granularity,
                 segments: self.segments,
@@ -222,6 +232,8 @@ fn named(error: &PlanError) -> &'static str {
         PlanError::NoRate(_) => "change",
         PlanError::Endless(_) => "until",
         PlanError::Gateway(_) | PlanError::Terminal(..) => "transport",
+        PlanError::Host { of, .. } if of.starts_with("gateway") => "gateway_host",
+        PlanError::Host { .. } => "host",
         PlanError::Memory { .. } => "terminals",
         PlanError::Granularity { .. } => "granularity",
         PlanError::Segments(_) => "segments",
