@@ -25,9 +25,11 @@ RATIO = 1.2
 LOOP, PERF, PEP = "127.0.0.1:4441", "127.0.0.1:4442", "127.0.0.1:4443"
 NAME = "perf.test"
 PEER = "plain loop"
-CLIENTS = 500
+CLIENTS, AT_ONCE = 500, 50
 MEMORY_MIB = 256
 """What the proxy may hold for its clients."""
+NOTHING_YET = 30
+"""Characters of a row of `bentpipe perf` that say what was received."""
 SETTLED_S = 3.0
 """A process whose memory has not grown for so long holds what it will."""
 SETTLE_MOST_S = 60.0
@@ -59,12 +61,11 @@ def quic_pep_memory(directory: Path) -> list[Quantity]:
         _perf_server(stack, directory)
         proxy = _proxy(stack, directory)
         before = proxy.resident_bytes()
-        argv = [*_perf_client(PEP, _authority(directory), "600 s"), "--connections", str(CLIENTS)]
-        clients = Process("clients", argv, directory)
-        stack.callback(clients.kill)
-        clients.wait_line(" ")  # a row of the first second
+        argv = [*_perf_client(PEP, _authority(directory), "600 s"), "--connections", str(AT_ONCE)]
+        programs = [_reading(stack, f"clients-{number}", argv, directory) for number in range(CLIENTS // AT_ONCE)]
         reading = _settled(proxy)
-        clients.signal(signal.SIGSTOP)
+        for clients in programs:
+            clients.signal(signal.SIGSTOP)
         stopped = _settled(proxy)
     return [
         Quantity(f"quic-pep memory, {CLIENTS} clients that read", (reading - before) / MIB, "MiB"),
@@ -133,6 +134,16 @@ def _proxy(stack: ExitStack, directory: Path) -> Process:
         cost.of([host.binary(), "quic-pep", "init", "--config", configuration])
     argv: Argv = [host.binary(), "quic-pep", "--config", configuration]
     return _started(stack, "quic-pep", argv, directory, "quic-pep: listening on")
+
+
+def _reading(stack: ExitStack, name: str, argv: Argv, directory: Path) -> Process:
+    """Clients that have begun to receive."""
+    clients = Process(name, argv, directory)
+    stack.callback(clients.kill)
+    clients.wait_line("      seconds")
+    while " 0 B " in clients.wait_line(" ")[:NOTHING_YET]:
+        pass  # rows of seconds in which nothing has arrived
+    return clients
 
 
 def _certificate(directory: Path) -> Path:
