@@ -30,6 +30,7 @@ demo-quick: setup build ## the demo with one run of each workload
 	@$(NETADMIN) $(PYTHON) -m bentpipe_lab demo --quick --out out/demo
 
 bench: setup build ## speed, memory and punctuality of tunnel and emulator; writes out/bench/summary.json
+	@cargo build --release --locked --example plain_loop
 	@$(NETADMIN) $(PYTHON) -m bentpipe_lab bench --out out/bench
 	@$(PYTHON) -m bentpipe_lab.bench.virtual_time --out out/bench
 

@@ -33,10 +33,12 @@ def connect_udp(where: Namespace, address: tuple[str, int]) -> socket.socket:
 class Peer:
     """A UDP application that answers each datagram, at an address of its own."""
 
-    def __init__(self, where: Namespace, address: str = SERVER4, answer: Answer = lambda datagram: datagram) -> None:
+    def __init__(
+        self, where: Namespace, address: str = SERVER4, answer: Answer = lambda datagram: datagram, port: int = 0
+    ) -> None:
         self.socket = open_socket(where, address)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-        self.socket.bind((address, 0))
+        self.socket.bind((address, port))
         self.socket.settimeout(0.2)
         self.address: tuple[str, int] = self.socket.getsockname()[:2]
         self.clients: list[tuple[str, int]] = []
@@ -68,9 +70,11 @@ class Peer:
 
 
 @contextmanager
-def peer(where: Namespace, address: str = SERVER4, answer: Answer = lambda datagram: datagram) -> Iterator[Peer]:
+def peer(
+    where: Namespace, address: str = SERVER4, answer: Answer = lambda datagram: datagram, port: int = 0
+) -> Iterator[Peer]:
     """A peer that is gone after the block."""
-    opened = Peer(where, address, answer)
+    opened = Peer(where, address, answer, port)
     try:
         yield opened
     finally:

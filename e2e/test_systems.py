@@ -24,7 +24,7 @@ tcp_initial_window = 20
 """
 WORKLOADS = {"TCP": ["download", "page HTTP/2"], "QUIC": ["perf"]}
 """By what a system carries."""
-SERVER_SEES = {"direct": "10.77.0.2", "quic-pep chain": "10.77.2.2"}
+SERVER_SEES = {"direct": "10.77.0.2", "tcp-pep chain": "10.77.2.2", "quic-pep chain": "10.77.2.2"}
 
 
 @pytest.mark.parametrize("name", [system.name for system in SYSTEMS if "real" in system.clocks])

@@ -267,9 +267,16 @@ def unprivileged(tunnel: Bentpipe) -> Iterator[Process]:
         yield tunnel.path.start("nobody", tunnel.path.terminal, words)
 
 
-def doctor(path: Topology, tunnel: Bentpipe) -> list[dict[str, object]]:
+def doctor(path: Topology, tunnel: Bentpipe, *options: str) -> list[dict[str, object]]:
     """What doctor finds in the terminal's namespace."""
-    words: list[str | Path] = [host.binary(), "doctor", "--json", "--config", tunnel.terminal_config.absolute()]
+    words: list[str | Path] = [
+        host.binary(),
+        "doctor",
+        "--json",
+        *options,
+        "--config",
+        tunnel.terminal_config.absolute(),
+    ]
     done = subprocess.run(path.terminal.command(words), capture_output=True, text=True, check=False)
     checks: list[dict[str, object]] = json.loads(done.stdout)
     return checks

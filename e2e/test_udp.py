@@ -1,12 +1,16 @@
 """UDP through the tunnel, transparently and by SOCKS5: what applications see."""
 
+import json
 import resource
 import signal
 import socket
 import struct
+import subprocess
+from pathlib import Path
 
 import pytest
 
+from bentpipe_lab.net import host
 from bentpipe_lab.net.topology import GROUND, PRIVATE4, SERVER4, SERVER6, Topology
 from bentpipe_lab.systems.tunnel import SOCKS, Bentpipe, start_bentpipe
 from conversation import PATIENCE_S, eventually
@@ -121,6 +125,28 @@ def test_quic_of_applications_can_be_refused_at_once(path: Topology) -> None:
             client.recv(100)
     with peer(path.server) as echo, connect_udp(path.client, echo.address) as client:
         ask(client, b"other ports are carried")
+
+
+def test_by_quic_auto_both_kinds_are_tried_and_status_says_why(path: Topology) -> None:
+    """The first visit to a server has QUIC, the second is refused it at once, until both can be compared."""
+    tunnel = start_bentpipe(path)
+    tunnel.terminal.stop()
+    text = tunnel.terminal_config.read_text()
+    line = 'interfaces = ["lan0"]\n'
+    tunnel.terminal_config.write_text(text.replace(line, f'{line}quic = "auto"\n'))
+    tunnel.start_terminal()
+    with peer(path.server, SERVER4, port=443) as echo, connect_udp(path.client, echo.address) as client:
+        ask(client, b"an Initial packet")
+    with peer(path.server, SERVER6, port=443) as echo, connect_udp(path.client, echo.address) as client:
+        client.send(b"an Initial packet")
+        with pytest.raises(ConnectionRefusedError):
+            client.recv(100)
+        assert not echo.clients
+    words: list[str | Path] = [host.binary(), "status", "--json", "--config", tunnel.terminal_config]
+    status = subprocess.run(words, capture_output=True, text=True, check=True)
+    quic = json.loads(status.stdout)["quic"]
+    assert (quic["decision"], quic["tunnelled"], quic["refused"]) == ("learning", 1, 1)
+    assert "no server is known by transfers of both kinds" in quic["why"]
 
 
 def test_an_orderly_stop_does_not_wait_for_flows_that_have_no_end(path: Topology) -> None:

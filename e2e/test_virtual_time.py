@@ -3,6 +3,9 @@
 The emulated ones run real daemons in namespaces over `bentpipe emulate`, a real client and a real server.
 Those in which the emulator was punctual decide; late ones may be slower, never faster. The simulated ones
 have the same links, the same order of transfers, and timers of whole milliseconds as the async runtime has.
+
+The certificate speaks for the emulator alone. A session whose ends were late may also keep what it learnt then;
+so where no transfer of a session agrees, another session has its turn.
 """
 
 import json
@@ -14,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from bentpipe_lab.net import host
-from bentpipe_lab.net.link import Link
+from bentpipe_lab.net.link import Link, explain
 from bentpipe_lab.net.topology import Topology, topology
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.systems.tunnel import Transport, start_bentpipe
@@ -26,6 +29,8 @@ PUNCTUAL = 3
 """The fastest of so many runs counts: what else the machine does only ever makes one slower."""
 TRIES = 8
 """After which a machine that cannot keep the link's time has had its chances."""
+SESSIONS = 3
+"""Of which one has to agree, in all its workloads."""
 TRANSFERS = {"download 2 MB": 'download = "2 MB"', "download 10 MiB": 'download = "10 MiB"'}
 
 
@@ -46,35 +51,45 @@ class Agreement:
 )
 def test_simulated_and_emulated_transfers_take_as_long(agreement: Agreement, tmp_path: Path) -> None:
     scenario = host.REPOSITORY / f"scenarios/{agreement.scenario}.toml"
-    with topology(tmp_path / "emulated", scenario) as path:
-        transport = Transport.for_link(path.link)
-        start_bentpipe(path, transport)
-        for outcome in curl.warm_up(path):
-            assert outcome.verdict is Verdict.OK, outcome.detail
-        emulated = {workload: _emulated(path, workload) for workload in agreement.workloads}
-        simulated = _simulated(tmp_path, scenario, path.link, agreement.workloads)
-    for workload, measured in emulated.items():
-        times = measured.punctual if len(measured.punctual) == PUNCTUAL else measured.all
-        seconds = min(times)
-        told = f"{workload}: simulated {simulated[workload]:.3f} s, emulated {seconds:.3f} s"
-        print(f"{agreement.scenario}, {told}, {len(measured.punctual)} of {len(measured.all)} punctual")
-        excess = simulated[workload] / seconds - 1
-        # A late machine makes a transfer longer, never shorter: then only that side is held.
-        assert excess <= TOLERANCE, told
-        assert -excess <= TOLERANCE or times is not measured.punctual, told
+    simulated = _simulated(tmp_path, scenario, agreement.workloads)
+    differences: list[str] = []
+    for session in range(SESSIONS):
+        with topology(tmp_path / f"emulated-{session}", scenario) as path:
+            tunnel = start_bentpipe(path, Transport.for_link(path.link))
+            for outcome in curl.warm_up(path):
+                assert outcome.verdict is Verdict.OK, outcome.detail
+            emulated = {workload: _emulated(path, workload) for workload in agreement.workloads}
+            learnt = path.terminal.run(host.binary(), "status", "--config", tunnel.gateway_config.absolute())
+        disagreements = [told for workload in emulated if (told := _compare(simulated[workload], emulated[workload]))]
+        if not disagreements:
+            return
+        differences += [f"session {session + 1}, {told}" for told in disagreements] + [learnt]
+    pytest.fail("\n".join(differences))
+
+
+def _compare(simulated_s: float, measured: "Measured") -> str | None:
+    """How simulated and emulated times differ, where they do by more than the tolerance."""
+    punctual = len(measured.punctual) == PUNCTUAL
+    seconds = min(measured.punctual if punctual else measured.all)
+    excess = simulated_s / seconds - 1
+    # A late machine makes a transfer longer, never shorter: then only that side is held.
+    if excess <= TOLERANCE and (-excess <= TOLERANCE or not punctual):
+        return None
+    return f"{measured.workload}: simulated {simulated_s:.3f} s, emulated {measured.all}, punctual {measured.punctual}"
 
 
 @dataclass(frozen=True)
 class Measured:
     """Times of the emulated runs of a workload: those under a valid certificate, and all."""
 
+    workload: str
     punctual: list[float]
     all: list[float]
 
 
 def _emulated(path: Topology, workload: str) -> Measured:
     """Runs, each under a certificate of its own, until enough of them were punctual."""
-    measured = Measured([], [])
+    measured = Measured(workload, [], [])
     while len(measured.punctual) < PUNCTUAL and len(measured.all) < TRIES:
         path.certify_interval()
         outcome = WORKLOADS[workload].run(path)
@@ -87,8 +102,9 @@ def _emulated(path: Topology, workload: str) -> Measured:
     return measured
 
 
-def _simulated(directory: Path, scenario: Path, link: Link | None, workloads: tuple[str, ...]) -> dict[str, float]:
+def _simulated(directory: Path, scenario: Path, workloads: tuple[str, ...]) -> dict[str, float]:
     """The same transfers in the same order, after the same warm-up."""
+    transport = Transport.for_link(Link.from_explanation(explain(scenario)))
     inlined = re.sub(r"(?m)^\[(\w+)\]", r"[link.\1]", scenario.read_text())
     flows = [
         _flow("warm-up 1", 5, 'download = "10 MiB"'),
@@ -102,7 +118,7 @@ def _simulated(directory: Path, scenario: Path, link: Link | None, workloads: tu
     plan = directory / "plan.toml"
     plan.write_text(
         f'name = "agreement"\nthrough = "tunnel"\nuntil = "{start + 60} s"\ngranularity = "1 ms"\n'
-        f"[link]\n{inlined}\n{Transport.for_link(link).table()}\n{''.join(flows)}"
+        f"[link]\n{inlined}\n{transport.table()}\n{''.join(flows)}"
     )
     out = directory / "simulated"
     done = subprocess.run(

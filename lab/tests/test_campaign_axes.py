@@ -90,14 +90,14 @@ def test_a_place_that_a_list_does_not_have_is_told(tmp_path: Path) -> None:
         points.expand(plan.parse(text, tmp_path))
 
 
-def test_a_change_of_address_is_a_move_of_the_simulators_terminal(tmp_path: Path) -> None:
-    text = 'name = "move"\n[axes]\nscenario = "bujari-handover"\nsystem = "quic"\nworkload = "perf"\n'
+@pytest.mark.parametrize("system", ["quic", "bentpipe"])
+def test_the_simulator_is_given_the_switches_of_a_scenario(tmp_path: Path, system: str) -> None:
+    text = f'name = "move"\n[axes]\nscenario = "bujari-handover"\nsystem = "{system}"\nworkload = "perf"\n'
     (point,) = points.expand(plan.parse(text, tmp_path)).points
     assert point.simulation is not None
-    assert point.simulation["move"]["at"] == "90 s"
-    assert point.simulation["move"]["link"]["forward"]["delay"] == "60 ms"
-    assert "switch" not in point.simulation["link"]
-    assert parts.moves_s(point.simulation) == [90.0]
+    (switch,) = point.simulation["link"]["switch"]
+    assert switch["new_address"]
+    assert parts.switches_s(point.simulation["link"]) == [90.0]
 
 
 TUNNEL = """\
@@ -184,11 +184,3 @@ workload = ["page HTTP/1.1", "page HTTP/2"]
     assert not expansion.notes
     with pytest.raises(LabError, match="case 'pages': clock = 'real', which the plan's clock does not have"):
         plan.parse(text.replace('["virtual", "real"]', '"virtual"'), tmp_path)
-
-
-def test_a_tunnel_moves_where_a_scenario_changes_the_address(tmp_path: Path) -> None:
-    text = 'name = "move"\n[axes]\nscenario = "bujari-handover"\nsystem = "bentpipe"\nworkload = "perf"\n'
-    (point,) = points.expand(plan.parse(text, tmp_path)).points
-    assert point.simulation is not None
-    assert point.simulation["move"]["at"] == "90 s"
-    assert "switch" not in point.simulation["link"]

@@ -176,6 +176,15 @@ def test_what_a_case_has_one_value_of_is_its_own() -> None:
     metrics = pl.DataFrame({"point": [""], "repetition": [1], "attempt": [1], "metric": [""], "value": [0.0]})
     found = table.runs(pl.DataFrame(rows), metrics)
     assert set(found["further"]) == {"as shipped", "tuned"}
+    # They ended well, and nothing is known of their goodput: nobody wrote keys.
+    cells = table.cells(found)
+    assert [(each.n_ok, each.n, each.median_bit_s) for each in cells] == [(1, 1, None)] * 4
+
+
+def test_names_stand_in_the_same_order_whatever_has_been_measured() -> None:
+    pairs = [("quinn", "tquic"), ("aioquic", "tquic"), ("quinn", "curl")]
+    cells = [table.Cell(f"{a}{b}", "SAT", a, b, "", 1, 1, 0, {"ok": 1}, [1.0]) for a, b in pairs]
+    assert table.names(cells) == table.names(cells[::-1]) == (["aioquic", "quinn"], ["curl", "tquic"])
 
 
 def test_failures_are_zeros_and_late_or_unsupported_runs_are_none(campaign: directory.Campaign) -> None:

@@ -26,6 +26,9 @@ enum Role {
     Gateway,
 }
 
+/// What it checks, and where that comes from.
+const WANTED: &str = "check takes terminal.toml or gateway.toml, of which `bentpipe terminal join` and `bentpipe gateway init` write first ones in /etc/bentpipe";
+
 pub fn run(command: &Command) -> Result<(), Failure> {
     let role = match command.role {
         Some(role) => role,
@@ -59,8 +62,8 @@ fn guess(command: &Command) -> Result<Role, Failure> {
     if stem.starts_with("gateway") {
         return Ok(Role::Gateway);
     }
-    let table: toml::Table =
-        toml::from_str(&failure::read(file)?).map_err(|error| Failure::file(file, error))?;
+    let table: toml::Table = toml::from_str(&failure::read_or(file, WANTED)?)
+        .map_err(|error| Failure::file(file, error))?;
     let has = |names: &[&str]| names.iter().any(|name| table.contains_key(*name));
     match (has(&["ingress"]), has(&["listen", "egress"])) {
         (true, false) => Ok(Role::Terminal),

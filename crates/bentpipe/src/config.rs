@@ -3,13 +3,14 @@
 //! The types are also what docs/configuration.md and the JSON Schemas are made from.
 
 mod dns;
+mod tun;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use bentpipe_cc::Choice;
-use bentpipe_os::tproxy::{ApplicationQuic, Capture, Fail, OtherProtocols, Protocols};
+use bentpipe_os::tproxy::{self, ApplicationQuic, Capture, Fail, OtherProtocols, Protocols};
 use bentpipe_tunnel::gateway::egress::Egress;
 use bentpipe_tunnel::gateway::policy::Policy;
 use bentpipe_tunnel::terminal::dns::Settings;
@@ -20,6 +21,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use dns::{Dns, DnsTls};
+pub use tun::Tun;
 
 /// `gateway.toml`.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -195,12 +197,31 @@ pub struct Ingress {
     /// TCP connections and UDP datagrams that pass through this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transparent: Option<Transparent>,
+    /// All traffic of this machine's own programs, by a network interface and a default route.
+    /// What `[ingress.transparent]` says holds for it too; that table may then be without
+    /// interfaces, or left out. `bentpipe terminal --tun` is the same as an empty table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tun: Option<Tun>,
     /// A SOCKS5 proxy (RFC 1928).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub socks5: Option<Socks5>,
     /// An HTTP proxy for CONNECT (RFC 9110, section 9.3.6).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<Http>,
+}
+
+impl Ingress {
+    /// What is taken of what the kernel routes, if anything is.
+    pub fn capture(&self) -> Option<Capture> {
+        let transparent = self.transparent.as_ref()?;
+        Some(transparent.capture(self.tun.as_ref()))
+    }
+
+    /// The mark of the terminal's own sockets, where this machine's own traffic is taken.
+    pub fn mark(&self) -> Option<u32> {
+        let capture = self.capture()?;
+        capture.tun.map(|_| tproxy::tun::past(capture.port))
+    }
 }
 
 impl Terminal {
@@ -225,7 +246,9 @@ impl Terminal {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Transparent {
-    /// New TCP connections, and UDP datagrams, that come in through these are taken.
+    /// New TCP connections, and UDP datagrams, that come in through these are taken. At least one,
+    /// unless there is `[ingress.tun]`.
+    #[serde(default)]
     pub interfaces: Vec<String>,
     /// Where the kernel delivers it, on loopback.
     #[serde(default = "transparent_port")]
@@ -259,14 +282,16 @@ pub struct Transparent {
     pub fail: Fail,
     /// QUIC of applications, which is UDP to port 443: carried like other datagrams
     /// (tunnel), or answered with ICMP port unreachable (refuse), upon which they use TCP,
-    /// which the tunnel can speed up. Changes at SIGHUP.
+    /// which the tunnel can speed up; or one of the two, by how long transfers of both kinds
+    /// take here, as `bentpipe status` tells (auto). Changes at SIGHUP.
     #[serde(default)]
     pub quic: ApplicationQuic,
     /// What is neither TCP nor UDP and would pass, such as pings: answered with ICMP
     /// prohibited (refuse), through the tunnel as packets (tunnel), or outside the tunnel
-    /// (pass). Changes at SIGHUP, but not from or to tunnel.
-    #[serde(default)]
-    pub other_protocols: OtherProtocols,
+    /// (pass). Without this line: refuse, and tunnel where there is `[ingress.tun]`, which has no
+    /// pass. Changes at SIGHUP, but not from or to tunnel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_protocols: Option<OtherProtocols>,
     /// What becomes of them when the terminal is stopped in order.
     #[serde(default)]
     pub after_stop: AfterStop,
@@ -296,6 +321,24 @@ pub enum AfterStop {
     Release,
 }
 
+impl Default for Transparent {
+    fn default() -> Self {
+        Self {
+            interfaces: Vec::new(),
+            port: transparent_port(),
+            leave_private: yes(),
+            leave: Vec::new(),
+            dns: yes(),
+            ask: AskFor::default(),
+            after_origin: server_speaks_first(),
+            fail: Fail::default(),
+            quic: ApplicationQuic::default(),
+            other_protocols: None,
+            after_stop: AfterStop::default(),
+        }
+    }
+}
+
 impl Transparent {
     /// The destinations that are left alone, beside connected networks.
     pub fn left_alone(&self) -> Vec<ipnet::IpNet> {
@@ -304,8 +347,12 @@ impl Transparent {
         self.leave.iter().copied().chain(private).collect()
     }
 
-    /// What of the connections is taken.
-    pub fn capture(&self) -> Capture {
+    /// What of the connections is taken; with `tun`, of this machine's own too.
+    fn capture(&self, tun: Option<&Tun>) -> Capture {
+        let other = match tun {
+            Some(_) => OtherProtocols::Tunnel,
+            None => OtherProtocols::Refuse,
+        };
         Capture {
             interfaces: self.interfaces.clone(),
             port: self.port,
@@ -314,8 +361,13 @@ impl Transparent {
             after_origin: self.after_origin.clone(),
             protocols: Protocols::TcpAndUdp {
                 quic: self.quic,
-                other: self.other_protocols,
+                other: self.other_protocols.unwrap_or(other),
             },
+            tun: tun.map(|tun| tproxy::Tun {
+                interface: tun.interface.clone(),
+                dns: self.dns,
+                leave: self.leave.clone(),
+            }),
         }
     }
 }
@@ -450,8 +502,12 @@ impl Terminal {
         if let Some(dns) = &self.dns {
             dns.check(ingress.transparent.as_ref().is_some_and(|t| t.dns))?;
         }
-        if ingress.transparent.is_none() && ingress.socks5.is_none() && ingress.http.is_none() {
+        let proxies = ingress.socks5.is_some() || ingress.http.is_some();
+        if ingress.transparent.is_none() && ingress.tun.is_none() && !proxies {
             return Err("ingress is empty: nothing could reach the tunnel; add [ingress.socks5] with listen = \"127.0.0.1:1080\", [ingress.http] with listen = \"127.0.0.1:3128\", or [ingress.transparent] with interfaces = [\"lan0\"]".into());
+        }
+        if let Some(tun) = &ingress.tun {
+            tun.check(ingress.transparent.as_ref())?;
         }
         if let Some(transparent) = &ingress.transparent {
             let named_well = |name: &String| {
@@ -460,7 +516,7 @@ impl Terminal {
                         .chars()
                         .all(|c| c.is_ascii_graphic() && !"\"/\\".contains(c))
             };
-            if transparent.interfaces.is_empty() {
+            if transparent.interfaces.is_empty() && ingress.tun.is_none() {
                 return Err("ingress.transparent.interfaces = []: name at least one network interface, like [\"lan0\"]".into());
             }
             if let Some(name) = transparent.interfaces.iter().find(|name| !named_well(name)) {

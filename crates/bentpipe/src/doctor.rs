@@ -27,6 +27,9 @@ pub struct Command {
     /// firewall is looked at
     #[arg(long, default_value = "/etc/bentpipe/terminal.toml")]
     config: PathBuf,
+    /// The terminal takes all traffic of this machine too, as `bentpipe terminal --tun` does
+    #[arg(long)]
+    tun: bool,
     /// Examine the network instead: between this terminal and GATEWAY, one that it is paired
     /// with (HOST:PORT)
     #[arg(long, value_name = "GATEWAY")]
@@ -62,15 +65,16 @@ pub fn run(command: &Command) -> Result<(), Failure> {
 }
 
 fn of_machine(command: &Command) -> Result<Vec<Check>, Failure> {
-    let transparent = if command.config.exists() {
-        let config = Files::terminal(command.config.clone()).read_terminal()?;
-        config.ingress.transparent
+    let capture = if command.config.exists() {
+        let files = Files::terminal(command.config.clone()).with_tun(command.tun);
+        let config = files.read_terminal()?;
+        config.ingress.capture()
     } else {
         None
     };
-    Ok(match &transparent {
-        Some(transparent) => check_all(&transparent.interfaces, transparent.port),
-        None => check_all(&[], config::transparent_port()),
+    Ok(match &capture {
+        Some(capture) => check_all(&capture.interfaces, capture.port, capture.tun.as_ref()),
+        None => check_all(&[], config::transparent_port(), None),
     })
 }
 

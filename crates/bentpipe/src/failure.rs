@@ -1,9 +1,13 @@
 //! How a command ends when it does not end well.
 
+mod input;
+
 use std::fmt::Display;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
+
+pub use input::{open, read, read_or};
 
 /// Why a command ended early; decides the exit code.
 #[derive(Debug)]
@@ -44,9 +48,4 @@ impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
         Self::Runtime(error)
     }
-}
-
-/// Reads a file that a person wrote.
-pub fn read(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path).map_err(|error| Failure::file(path, error))
 }

@@ -21,6 +21,8 @@ pub struct Files {
     /// The configuration, written by a person.
     pub config: PathBuf,
     role: &'static str,
+    /// `--tun` was said.
+    tun: bool,
     /// Where systemd wants what changes by itself (StateDirectory=); without, it lies
     /// beside the rest.
     state: Option<PathBuf>,
@@ -85,8 +87,14 @@ impl Files {
         Self {
             config,
             role,
+            tun: false,
             state: first_directory(&told),
         }
+    }
+
+    /// The same of a terminal that takes this machine's own traffic, if it was asked to.
+    pub fn with_tun(self, asked: bool) -> Self {
+        Self { tun: asked, ..self }
     }
 
     fn beside(&self, name: &str) -> PathBuf {
@@ -244,7 +252,14 @@ impl Files {
     }
 
     pub fn read_terminal(&self) -> Result<Terminal, Failure> {
-        let config: Terminal = self.read_config()?;
+        let mut config: Terminal = self.read_config()?;
+        if self.tun {
+            config.ingress.tun.get_or_insert_default();
+        }
+        if config.ingress.tun.is_some() {
+            // What it leaves unsaid holds.
+            config.ingress.transparent.get_or_insert_default();
+        }
         config
             .check()
             .map_err(|error| Failure::file(&self.config, error))?;
@@ -405,6 +420,7 @@ mod tests {
         let paths = |told: &str| {
             let files = Files {
                 config: "/etc/bentpipe/terminal.toml".into(),
+                tun: false,
                 role: "terminal",
                 state: first_directory(OsStr::new(told)),
             };

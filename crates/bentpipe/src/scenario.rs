@@ -33,6 +33,9 @@ const TRACES: &[(&str, &str)] = &[(
     include_str!("../../../scenarios/traces/iridium-one-way-delay.csv"),
 )];
 
+/// What to give where a file is none.
+const WANTED: &str = "give a scenario (docs/scenarios.md), or the name of one that comes with the program, like geo, leo or starlink";
+
 /// Reads and checks a scenario, with the traces that it names: a file, or where there is none
 /// of that name, one that comes with the program.
 pub fn load(path: &Path) -> Result<Scenario, Failure> {
@@ -60,6 +63,11 @@ pub fn name(path: &Path) -> Option<&str> {
     (!is_path).then_some(text)
 }
 
+/// Whether this is no file, but the name of a scenario that comes with the program.
+pub fn is_preset(path: &Path) -> bool {
+    name(path).is_some_and(|name| PRESETS.iter().any(|(known, _)| *known == name))
+}
+
 /// Whether a text is of a scenario, right or wrong: it has a link's two directions at its top.
 pub fn looks_like_one(text: &str) -> bool {
     text.parse::<toml::Table>()
@@ -68,7 +76,7 @@ pub fn looks_like_one(text: &str) -> bool {
 
 fn read(path: &Path) -> Result<Scenario, Failure> {
     let directory = path.parent().unwrap_or(Path::new(""));
-    Scenario::parse_with(&failure::read(path)?, &mut |name| {
+    Scenario::parse_with(&failure::read_or(path, WANTED)?, &mut |name| {
         let file = directory.join(name);
         std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))
     })

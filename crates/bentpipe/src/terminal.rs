@@ -13,10 +13,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bentpipe_os::http_connect::{self, Proxy};
-use bentpipe_os::machine::Machine;
+use bentpipe_os::machine::{self, Machine};
 use bentpipe_os::privileges::{self, Needs};
 use bentpipe_os::ways::Ways;
 use bentpipe_os::{ingress, limits, network_changes, quic, secret, tproxy};
+use bentpipe_quic::drops::Drops;
 use bentpipe_tunnel::identity::{Fingerprint, Identity};
 use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::session::remote_address;
@@ -31,7 +32,7 @@ use crate::config::{self, AfterStop, Answer, AskFor};
 use crate::failure::Failure;
 use crate::files::{Files, PairedGateway};
 use crate::path_file::Keeper;
-use crate::status::{Ask, SessionStatus, Status};
+use crate::status::{Ask, SessionStatus, Status, TunStatus};
 use crate::{daemon, key_log, log, qlog};
 use paired_keys::PairedKeys;
 
@@ -45,7 +46,7 @@ pub struct Command {
     #[command(subcommand)]
     action: Option<Action>,
     #[command(flatten)]
-    run: Config,
+    run: Run,
 }
 
 #[derive(Debug, Args)]
@@ -53,6 +54,21 @@ struct Config {
     /// The configuration; the terminal's key and its pairing lie beside it
     #[arg(long, default_value = "/etc/bentpipe/terminal.toml")]
     config: PathBuf,
+}
+
+#[derive(Debug, Args)]
+struct Run {
+    #[command(flatten)]
+    config: Config,
+    /// All traffic of this machine too, as an empty table [ingress.tun] says
+    #[arg(long)]
+    tun: bool,
+}
+
+impl Run {
+    fn files(self) -> Files {
+        Files::terminal(self.config.config).with_tun(self.tun)
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -85,7 +101,7 @@ enum Action {
     /// They then go their own way, outside the tunnel.
     Release {
         #[command(flatten)]
-        config: Config,
+        run: Run,
     },
 }
 
@@ -102,21 +118,15 @@ pub fn run(command: Command) -> Result<(), Failure> {
         }
         Some(Action::Gateways(command)) => gateways::run(command),
         Some(Action::Key(command)) => key::run(command),
-        Some(Action::Release { config }) => {
-            daemon::block_on(release(Files::terminal(config.config)))
-        }
-        None => start(Files::terminal(command.run.config)),
+        Some(Action::Release { run }) => daemon::block_on(release(run.files())),
+        None => start(command.run.files()),
     }
 }
 
 async fn release(files: Files) -> Result<(), Failure> {
     let config = files.read_terminal()?;
-    let Some(transparent) = config.ingress.transparent else {
-        return Err(Failure::file(
-            &files.config,
-            "ingress.transparent is not there: nothing is held back by this terminal",
-        ));
-    };
+    // By `--tun` alone, the configuration does not say.
+    let transparent = config.ingress.transparent.unwrap_or_default();
     let port = transparent.port;
     if tproxy::listens(port) {
         return Err(anyhow::anyhow!(
@@ -164,7 +174,8 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     let (renewed, identity) = watch::channel(Arc::new(files.identity()?));
     let open_files = limits::raise_open_files();
     let (keeper, paths) = Keeper::start(files.paths());
-    let endpoint = endpoint(&identity.borrow())?;
+    let mark = config.ingress.mark();
+    let endpoint = endpoint(&identity.borrow(), mark)?;
     let pool = config.transport.pool();
     let instance = secret::seed().map_err(anyhow::Error::from)?;
     let connectors = gateways
@@ -179,7 +190,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
             })
         })
         .collect::<Result<_, Failure>>()?;
-    let ways = Arc::<Ways>::default();
+    let ways = Arc::new(Ways::of(mark));
     if let Err(error) = network_changes::follow(endpoint.clone(), ways.clone()) {
         tracing::warn!("changes of this machine's addresses will be noticed late: {error}");
     }
@@ -213,6 +224,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
         tasks.spawn(http_connect::serve(listener, proxy, terminal.clone()));
         taken.push(format!("HTTP CONNECT on {}", http.listen));
     }
+    terminal.quic_choice().measure(measures_quic(&config));
     let mut resolver = None;
     if let Some(settings) = config.resolver() {
         let (new, renew) = Resolver::new(terminal.clone(), &settings);
@@ -228,6 +240,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     let status: Ask = {
         let (terminal, transport) = (terminal.clone(), config.transport.clone());
         let resolver = resolver.clone();
+        let tun = config.ingress.tun.as_ref().map(|tun| tun.interface.clone());
         Arc::new(move || {
             let session = terminal.session().borrow().clone();
             let open = session.filter(|session| !session.is_closed());
@@ -243,17 +256,25 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
             Status {
                 gateways: terminal.gateways().into_iter().map(Into::into).collect(),
                 dns: resolver.as_ref().map(Resolver::snapshot),
+                tun: tun.clone().map(|interface| TunStatus {
+                    addresses: machine::addresses_of(&interface),
+                    interface,
+                }),
                 names: terminal.by_name().largest(NAMES),
+                quic: terminal.quic_choice().snapshot(),
                 ..Status::of("terminal", started, &transport, sessions, flows)
             }
         })
     };
     daemon::tell_status(&mut tasks, &files, config.metrics.as_ref(), status).await?;
     let mut rules = None;
-    if let Some(transparent) = &config.ingress.transparent {
+    if let (Some(transparent), Some(capture)) =
+        (&config.ingress.transparent, config.ingress.capture())
+    {
         let port_53 = resolver.clone().filter(|_| transparent.dns);
         let by_name = transparent.ask == AskFor::Name;
-        let installed = tproxy::install(transparent.capture())
+        let carries_packets = capture.tunnels_packets();
+        let installed = tproxy::install(capture)
             .await
             .map_err(anyhow::Error::from)?;
         let held = installed.held.as_ref().map(|(held, _)| held.clone());
@@ -280,9 +301,13 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
                 tracing::error!("connections can no longer be held back: {error}");
             });
         }
-        if let Some(interface) = installed.ip {
+        if let Some(interface) = installed.interface {
             let terminal = terminal.clone();
             tasks.spawn(async move {
+                if !carries_packets {
+                    // It is there to be routed to.
+                    std::future::pending::<()>().await;
+                }
                 let error = terminal.carry_ip(&interface).await;
                 tracing::error!("the interface for IP packets has failed: {error}");
             });
@@ -298,10 +323,15 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
         let kept = installed.clone();
         tasks.spawn(async move { match kept.keep().await {} });
         rules = Some((installed, transparent.after_stop));
-        taken.push(format!(
-            "transparent on {}",
-            transparent.interfaces.join(", ")
-        ));
+        if !transparent.interfaces.is_empty() {
+            taken.push(format!(
+                "transparent on {}",
+                transparent.interfaces.join(", ")
+            ));
+        }
+        if let Some(tun) = &config.ingress.tun {
+            taken.push(format!("all of this machine by {}", tun.interface));
+        }
     }
     daemon::ready(format_args!("ready: {}", taken.join("; ")));
     let session = terminal.session();
@@ -324,6 +354,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
                 let rules = rules.as_ref().map(|(rules, _)| &**rules);
                 if let Some(new) = reloaded(&files, &config, rules).await {
                     config = new;
+                    terminal.quic_choice().measure(measures_quic(&config));
                 }
             }
         }
@@ -347,6 +378,12 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     daemon::patiently(keeper.stop()).await;
     daemon::say(format_args!("stopped"));
     Ok(())
+}
+
+/// Whether measurements decide what becomes of applications' own QUIC.
+fn measures_quic(config: &config::Terminal) -> bool {
+    let transparent = config.ingress.transparent.as_ref();
+    transparent.is_some_and(|transparent| transparent.quic == tproxy::ApplicationQuic::Auto)
 }
 
 /// Reads the terminal's key again; flows from now on go to a session with it.
@@ -373,8 +410,8 @@ async fn reloaded(
     rules: Option<&tproxy::Rules>,
 ) -> Option<config::Terminal> {
     let new = daemon::read_again(files.read_terminal())?;
-    if let (Some(rules), Some(transparent)) = (rules, &new.ingress.transparent)
-        && let Err(error) = rules.change(transparent.capture()).await
+    if let (Some(rules), Some(capture)) = (rules, new.ingress.capture())
+        && let Err(error) = rules.change(capture).await
     {
         tracing::error!("{error}; all stays as it was");
         return None;
@@ -388,19 +425,19 @@ async fn reloaded(
             transparent.leave_private = true;
             transparent.fail = tproxy::Fail::Closed;
             transparent.quic = tproxy::ApplicationQuic::Tunnel;
-            if transparent.other_protocols != tproxy::OtherProtocols::Tunnel {
-                transparent.other_protocols = tproxy::OtherProtocols::Refuse;
+            if transparent.other_protocols != Some(tproxy::OtherProtocols::Tunnel) {
+                transparent.other_protocols = None;
             }
         }
     });
     Some(new)
 }
 
-/// The endpoint that sessions with all gateways go out from.
-pub fn endpoint(identity: &Identity) -> Result<noq::Endpoint, Failure> {
+/// The endpoint that sessions with all gateways go out from, whose socket carries `mark`.
+pub fn endpoint(identity: &Identity, mark: Option<u32>) -> Result<noq::Endpoint, Failure> {
     // A wildcard IPv6 socket reaches IPv4 gateways too, where the machine has IPv6.
-    let (endpoint, _) = quic::endpoint(([0u16; 8], 0).into(), identity, None)
-        .or_else(|_| quic::endpoint(([0, 0, 0, 0], 0).into(), identity, None))
+    let (endpoint, _) = quic::endpoint(([0u16; 8], 0).into(), identity, None, mark)
+        .or_else(|_| quic::endpoint(([0, 0, 0, 0], 0).into(), identity, None, mark))
         .map_err(|error| anyhow::anyhow!("no UDP socket can be opened: {error}"))?;
     Ok(endpoint)
 }
@@ -427,7 +464,8 @@ pub fn connector(
         gateway_keys: Arc::new(PairedKeys::new(files.clone(), gateway.clone())),
         paths,
         pool: transport.pool(),
-        resolver: Machine::new(transport.memory),
+        resolver: Machine::marked(transport.memory, config.ingress.mark()),
+        drops: Drops::default(),
         transport,
     })
 }

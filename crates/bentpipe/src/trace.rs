@@ -1,5 +1,6 @@
 //! `bentpipe trace`: captures and qlogs to columns and summaries.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -12,7 +13,7 @@ use bentpipe_trace::rows::Sink;
 use bentpipe_trace::summary::ConnectionSummary;
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 
 /// Read packet captures: QUIC decrypted, TCP by sequence number; and qlogs
 ///
@@ -38,6 +39,9 @@ pub struct Command {
     json: bool,
 }
 
+/// What is read.
+const WANTED: &str = "trace takes captures (pcap, pcapng) and qlogs";
+
 /// `summary.json`.
 #[derive(Debug, Serialize)]
 struct Summary<'a> {
@@ -56,7 +60,9 @@ struct Summary<'a> {
 pub fn run(command: &Command) -> Result<(), Failure> {
     let mut given = KeyLog::default();
     for path in &command.keys {
-        let text = std::fs::read(path).map_err(|error| Failure::file(path, error))?;
+        let mut text = Vec::new();
+        (failure::open(path, "")?.read_to_end(&mut text))
+            .map_err(|error| Failure::file(path, error))?;
         given.add(&text);
         if given.is_empty() {
             return Err(Failure::file(
@@ -77,7 +83,19 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether there is something to read; a pipe is not looked into.
+fn check(path: &Path) -> Result<(), Failure> {
+    match std::fs::metadata(path) {
+        Ok(file) if file.is_file() && file.len() == 0 => {
+            Err(Failure::file(path, format!("the file is empty; {WANTED}")))
+        }
+        Ok(file) if !file.is_file() && !file.is_dir() => Ok(()),
+        _ => failure::open(path, WANTED).map(drop),
+    }
+}
+
 fn one(command: &Command, path: &Path, given: &KeyLog) -> Result<Trace, Failure> {
+    check(path)?;
     let source = Source::of(path, given).map_err(|error| Failure::file(path, error))?;
     let name = path.file_name().unwrap_or(path.as_os_str());
     let directory = command.out.join(name);

@@ -136,6 +136,16 @@ fn a_plan_that_cannot_be_is_refused_with_its_place() {
             "until = \"120 s\"\ngranularity = \"1 s\"",
             "line 5: granularity",
         ),
+        (
+            "until = \"120 s\"",
+            "until = \"120 s\"\nhost = { like = \"busy\", tick = \"1 s\" }",
+            "line 5: host: terminals[0].host.tick = 1 s: give at most 100 ms",
+        ),
+        (
+            "until = \"120 s\"",
+            "until = \"120 s\"\ngateway_host = { stall_every = \"1 us\" }",
+            "line 5: gateway_host: gateway_host.stall_every",
+        ),
         ("through = \"tunnel\"", "through = \"tin\"", "tin"),
         ("queue = \"300 kB\"", "queue = \"-1 kB\"", "-1 kB"),
     ] {

@@ -1,7 +1,7 @@
-//! A change of a plan's link, as people write it.
+//! What changes during a run: a plan's link, as people write it, and the terminal's address.
 
-use bentpipe_link::Change;
-use bentpipe_sim::{LinkPlan, Towards};
+use bentpipe_link::{Change, Scenario};
+use bentpipe_sim::{LinkPlan, Move, Towards};
 use bentpipe_units::{Rate, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -45,4 +45,16 @@ impl ChangeFile {
             None => link,
         }
     }
+}
+
+/// The changes of address of a terminal over `link`, the first link of the run, which changes at
+/// the same moments by itself.
+pub fn moves(link: &Scenario) -> Vec<Move> {
+    let switches = link.switch.iter().filter(|switch| switch.new_address);
+    switches
+        .map(|switch| Move {
+            at: switch.at,
+            path: vec![0],
+        })
+        .collect()
 }

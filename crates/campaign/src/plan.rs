@@ -6,13 +6,13 @@ use bentpipe_link::Scenario;
 use bentpipe_link::ScenarioError;
 use bentpipe_quic::{ConnectionParameters, Selection, Settings};
 use bentpipe_sim::quic::{FlowPlan, Transfer};
-use bentpipe_sim::{LinkPlan, Move, Nodes, Plan, PlanError};
+use bentpipe_sim::{LinkPlan, Nodes, Plan, PlanError};
 use bentpipe_units::{Bytes, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::de::DeValue;
 
-use crate::change::ChangeFile;
+use crate::change::{ChangeFile, moves};
 use crate::host::HostFile;
 use crate::pep::PepFile;
 use crate::problem::Problem;
@@ -38,7 +38,8 @@ pub struct PlanFile {
     /// What runs the connections.
     #[serde(default, skip_serializing_if = "Runtime::is_lean")]
     pub runtime: Runtime,
-    /// The link that all cross.
+    /// The link that all cross. Where it switches with a new address, the terminals have another
+    /// address from then on.
     pub link: Scenario,
     /// Links between that and the terminals: the first flow crosses the first, the next the
     /// next, in turn. For flows with different round trips over one bottleneck.
@@ -61,9 +62,6 @@ pub struct PlanFile {
     /// Splitting proxies at both ends of the link; the connections then run on the async runtime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pep: Option<PepFile>,
-    /// From a moment on, the terminals have another address and come over this link.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub r#move: Option<MoveFile>,
 }
 
 /// What runs the connections' programs, which are those of `bentpipe perf`.
@@ -123,15 +121,6 @@ pub struct FlowFile {
     pub packet: u16,
 }
 
-#[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct MoveFile {
-    /// When.
-    pub at: Span,
-    /// The link from then on.
-    pub link: Scenario,
-}
-
 fn one() -> u64 {
     1
 }
@@ -171,9 +160,6 @@ impl PlanFile {
         for (number, link) in file.access.iter_mut().enumerate() {
             *link = resolve(text, point, &format!("access.{number}"), link, beside)?;
         }
-        if let Some(to) = &mut file.r#move {
-            to.link = resolve(text, point, "move.link", &to.link, beside)?;
-        }
         if !(1..=10_000).contains(&file.seeds) {
             return wrong("seeds", format!("{} runs: give 1 to 10000", file.seeds));
         }
@@ -206,8 +192,8 @@ impl PlanFile {
             return wrong("flow.packet", why);
         }
         if let Some(pep) = &file.pep {
-            if file.r#move.is_some() || !file.access.is_empty() {
-                let why = "the terminals are behind a proxy: leave access and move out";
+            if !file.access.is_empty() || !moves(&file.link).is_empty() {
+                let why = "the terminals are behind a proxy, whose address stays: leave access and new_address out";
                 return wrong("pep", why.into());
             }
             if let Err((field, why)) = pep.check() {
@@ -228,12 +214,9 @@ impl PlanFile {
         settings.initial_rtt = self.flow.initial_rtt.unwrap_or(rtt);
         settings.know_rate(self.link.forward.rate.ceiling());
         let mut transport = ConnectionParameters::new(settings);
-        let other = self
-            .r#move
-            .as_ref()
-            .map(|to| to.link.forward.rate.ceiling());
-        let rate = self.link.forward.rate.ceiling();
-        transport.rate = rate.max(other.unwrap_or(rate));
+        let later = self.link.switch.iter().map(|switch| &switch.forward);
+        let rates = later.map(|forward| forward.rate.ceiling());
+        transport.rate = rates.fold(self.link.forward.rate.ceiling(), Ord::max);
         transport.ack_after = self.flow.ack_after;
         transport.packet = self.flow.packet;
         let bytes = self.flow.bytes.unwrap_or(ENDLESS);
@@ -245,19 +228,13 @@ impl PlanFile {
         let mut flow = FlowPlan::new(transport, transfers);
         flow.granularity = self.flow.granularity;
         flow.host = self.flow.host.as_ref().map_or(flow.host, HostFile::spec);
+        flow.moves = moves(&self.link);
         let link = LinkPlan::of(&self.link);
         let mut links = vec![
             self.change
                 .iter()
                 .fold(link, |link, change| change.of(link)),
         ];
-        if let Some(to) = &self.r#move {
-            links.push(LinkPlan::of(&to.link));
-            flow.moves = vec![Move {
-                at: to.at,
-                path: vec![1],
-            }];
-        }
         let mut flows = vec![flow.clone(); usize::try_from(self.flows).unwrap_or(1)];
         if let Some(controller) = self.beside {
             flow.transport.settings.controller = controller;
@@ -568,6 +545,41 @@ bytes = "2 MB"
         let slow = seconds("host = { like = \"slow\" }");
         let slower = seconds("host = { like = \"slow\", tick = \"50 ms\" }");
         assert!(ideal < slow && slow < slower, "{ideal} {slow} {slower}");
+    }
+
+    /// With each new address a connection validates its path and starts again, and goes on.
+    #[test]
+    fn a_terminal_moves_where_its_link_switches_with_a_new_address() {
+        let direction = "{ rate = \"20 Mbit/s\", delay = \"20 ms\", queue = \"100 kB\" }";
+        let seconds = |new_address: bool| {
+            let switches = ["2 s", "4 s"].map(|at| {
+                format!("[[link.switch]]\nat = \"{at}\"\nnew_address = {new_address}\nforward = {direction}\nreturn = {direction}\n")
+            });
+            let text = PLAN
+                .replace("10 s", "60 s")
+                .replace("2 MB", "20 MB")
+                .replace("[flow]", &format!("{}[flow]", switches.concat()));
+            let plan = read(&text).expect("a plan").remove(0).plan(1);
+            let Nodes::Quic(flows) = &plan.nodes else {
+                panic!("one link, QUIC alone")
+            };
+            assert_eq!(flows[0].moves.len(), if new_address { 2 } else { 0 });
+            let records = bentpipe_sim::Records::of(&plan, std::time::Instant::now());
+            let done = records.expect("a run").transfers[0].seconds();
+            done.expect("20 MB arrive in a minute")
+        };
+        assert_ne!(seconds(true), seconds(false));
+    }
+
+    #[test]
+    fn a_terminal_behind_a_proxy_keeps_its_address() {
+        let direction = "{ rate = \"20 Mbit/s\", delay = \"20 ms\", queue = \"100 kB\" }";
+        let text = PLAN.replace("[flow]", &format!("[[link.switch]]\nat = \"2 s\"\nnew_address = true\nforward = {direction}\nreturn = {direction}\n[pep]\n[flow]"));
+        let error = read(&text).expect_err("its proxy would have to move");
+        assert!(
+            error.contains("leave access and new_address out"),
+            "{error}"
+        );
     }
 
     /// Two flows with requests and pauses, one 5 s after the other, with 100 ms and 300 ms of

@@ -6,14 +6,15 @@ use std::path::Path;
 use bentpipe_link::Scenario;
 use bentpipe_sim::record::TunnelFlow;
 use bentpipe_sim::tunnel::{FlowPlan, TerminalPlan, TunnelPlan, Work};
-use bentpipe_sim::{LinkPlan, Move, Nodes, Plan, PlanError};
+use bentpipe_sim::{LinkPlan, Nodes, Plan, PlanError};
 use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::{Bytes, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::change::ChangeFile;
-use crate::plan::{MoveFile, problem, resolve};
+use crate::change::{ChangeFile, moves};
+use crate::host::{HostFile, HostSpec};
+use crate::plan::{problem, resolve};
 use crate::problem::Problem;
 use crate::sweep::Point;
 use crate::table::{Figures, Kind};
@@ -46,17 +47,21 @@ pub struct TunnelFile {
     /// Terminals on the link.
     #[serde(default = "one")]
     pub terminals: u64,
-    /// The link that they share, and the ground behind the gateway.
+    /// The link that they share, and the ground behind the gateway. Where it switches with a new
+    /// address, the terminals have another address from then on.
     pub link: Scenario,
     /// What changes on it.
     #[serde(default)]
     pub change: Vec<ChangeFile>,
-    /// From a moment on, the terminals have another address and come over this link.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub r#move: Option<MoveFile>,
     /// How both ends are set up.
     #[serde(default)]
     pub transport: Transport,
+    /// The machines that they run on; ideal ones by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostFile>,
+    /// The gateway's, if it is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway_host: Option<HostFile>,
     /// What each terminal's applications do.
     pub flow: Vec<FlowFile>,
 }
@@ -111,9 +116,6 @@ impl TunnelFile {
         let reader = toml::de::Deserializer::from(point.file.clone());
         let mut file = Self::deserialize(reader).map_err(|error| Problem::syntax(text, error))?;
         file.link = resolve(text, point, "link", &file.link, beside)?;
-        if let Some(to) = &mut file.r#move {
-            to.link = resolve(text, point, "move.link", &to.link, beside)?;
-        }
         match file.check() {
             Ok(()) => Ok(file),
             Err((field, why)) => Err(problem(text, point, &field, why)),
@@ -163,29 +165,23 @@ impl TunnelFile {
             .change
             .iter()
             .fold(link, |link, change| change.of(link));
-        let mut links = vec![link];
-        let mut moves = Vec::new();
-        if let Some(to) = &self.r#move {
-            links.push(LinkPlan::of(&to.link));
-            moves.push(Move {
-                at: to.at,
-                path: vec![1],
-            });
-        }
+        let host = (self.host.as_ref()).map_or(HostSpec::IDEAL, HostFile::spec);
         let terminals = (0..self.terminals)
             .map(|terminal| {
                 let flows = self.flow.iter().flat_map(|flow| flow.plans(terminal));
                 let mut plan = TerminalPlan::new(self.transport.clone(), flows.collect());
-                plan.moves.clone_from(&moves);
+                plan.moves = moves(&self.link);
+                plan.host = host;
                 plan
             })
             .collect();
         Plan {
             seed,
-            links,
+            links: vec![link],
             nodes: Nodes::Tunnel(TunnelPlan {
                 ground_rtt: self.link.ground_rtt(),
                 gateway: self.transport.clone(),
+                gateway_host: (self.gateway_host.as_ref()).map_or(host, HostFile::spec),
                 terminals,
                 granularity: self.granularity,
                 segments: self.segments,
@@ -236,6 +232,8 @@ fn named(error: &PlanError) -> &'static str {
         PlanError::NoRate(_) => "change",
         PlanError::Endless(_) => "until",
         PlanError::Gateway(_) | PlanError::Terminal(..) => "transport",
+        PlanError::Host { of, .. } if of.starts_with("gateway") => "gateway_host",
+        PlanError::Host { .. } => "host",
         PlanError::Memory { .. } => "terminals",
         PlanError::Granularity { .. } => "granularity",
         PlanError::Segments(_) => "segments",

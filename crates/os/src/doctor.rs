@@ -9,7 +9,9 @@ use rustix::thread::{CapabilitySet, capabilities};
 use serde::Serialize;
 
 use crate::cpu_latency::{self, CpuLatency};
-use crate::tproxy::{self, Obstacle};
+use crate::netlink::Netlink;
+use crate::tproxy::{self, Obstacle, Tun};
+use crate::ways::{Way, way_to};
 
 /// One capability of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -50,8 +52,9 @@ fn worse(found: impl Into<String>, remedy: impl Into<String>) -> Finding {
 }
 
 /// Asks everything; the firewall, with regard to connections that come in through
-/// `interfaces` (none: any) and are handed to `port`. Leaves nothing behind.
-pub fn check_all(interfaces: &[String], port: u16) -> Vec<Check> {
+/// `interfaces` (none: any) and are handed to `port`, and the routes, with regard to this
+/// machine's own traffic if `tun` takes it. Leaves nothing behind.
+pub fn check_all(interfaces: &[String], port: u16, tun: Option<&Tun>) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut ask = |name, needed_for, finding: Finding| {
         checks.push(match finding {
@@ -76,7 +79,11 @@ pub fn check_all(interfaces: &[String], port: u16) -> Vec<Check> {
         "terminal (transparent), emulate, lab",
         net_admin(),
     );
-    ask("/dev/net/tun", "emulate, lab", tun());
+    ask(
+        "/dev/net/tun",
+        "terminal and gateway (IP packets), emulate, lab",
+        self::tun(),
+    );
     ask("ip", "lab", tool("ip", &["-Version"], "iproute2"));
     ask(
         "nft",
@@ -94,6 +101,14 @@ pub fn check_all(interfaces: &[String], port: u16) -> Vec<Check> {
         "terminal (transparent, after_origin)",
         held(),
     );
+    if let Some(tun) = tun {
+        ask(
+            "own traffic",
+            "terminal (tun)",
+            own_traffic(port, &tun.interface),
+        );
+        ask("reverse path", "terminal (tun)", reverse_path());
+    }
     ask("network namespaces", "emulate, lab", namespaces());
     ask("IPv6", "IPv6 applications and gateways", ipv6());
     ask("CUBIC", "lab (direct TCP to compare with)", cubic());
@@ -196,6 +211,57 @@ fn firewall(interfaces: &[String], port: u16) -> Finding {
         return worse("rules for forwarded traffic are not seen", bypassed);
     }
     Ok("lets in what the terminal takes".into())
+}
+
+/// Where this machine's own traffic is routed to, by way of a host of the public internet.
+fn own_traffic(port: u16, interface: &str) -> Finding {
+    const PUBLIC: [&str; 2] = ["192.0.2.1", "2001:db8::1"];
+    let index = Netlink::open().and_then(|mut netlink| netlink.device(interface));
+    let device = index.ok().map(|device| device.header.index);
+    let ways = PUBLIC.map(|address| way_to(address.parse().expect("addresses"), None).ok());
+    let elsewhere = |way: &Option<Way>| way.is_some_and(|way| Some(way.device) != device);
+    match (device, tproxy::listens(port)) {
+        _ if device.is_some() && ways.iter().any(elsewhere) => missing(
+            format!("it is not routed to {interface}"),
+            "look for routing rules before those of the terminal (`ip rule`), which are at 97 to 101",
+        ),
+        (Some(_), _) => Ok(format!("is routed to {interface}")),
+        (None, true) => missing(
+            format!("there is no interface {interface}"),
+            "start the terminal again; its log says why it could not make it",
+        ),
+        (None, false) if ways.iter().any(elsewhere) => worse(
+            "the terminal does not run; it takes its own way",
+            "start the terminal; until its first start, and after `bentpipe terminal release`, nothing is held back",
+        ),
+        (None, false) => worse(
+            "the terminal does not run; it is held back",
+            "start the terminal, or let it pass with `bentpipe terminal release`",
+        ),
+    }
+}
+
+/// Whether what the gateway answers would be dropped for coming in by another interface than the
+/// one that everything is routed to.
+fn reverse_path() -> Finding {
+    let mode = |device: &str| -> u8 {
+        let path = format!("/proc/sys/net/ipv4/conf/{device}/rp_filter");
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.trim().parse().unwrap_or(0)
+    };
+    let all = mode("all");
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let strict = interfaces
+        .iter()
+        .filter(|interface| !interface.is_loopback())
+        .find(|interface| all.max(mode(&interface.name)) == 1);
+    match strict {
+        None => Ok("is not checked strictly".into()),
+        Some(interface) => missing(
+            format!("is checked strictly on {} (rp_filter 1)", interface.name),
+            "sysctl -w net.ipv4.conf.all.rp_filter=2, and a line of that in /etc/sysctl.d/ for the next start",
+        ),
+    }
 }
 
 fn namespaces() -> Finding {

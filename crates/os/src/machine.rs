@@ -32,6 +32,14 @@ impl Machine {
             receive: ReceiveMemory::new(memory.as_u64() / 2),
         }
     }
+
+    /// The same, whose questions of DNS carry `mark`, for routing rules.
+    pub fn marked(memory: Bytes, mark: Option<u32>) -> Self {
+        Self {
+            resolver: Resolver::marked(mark),
+            ..Self::new(memory)
+        }
+    }
 }
 
 impl Resolve for Machine {
@@ -68,6 +76,13 @@ impl Dial for Machine {
         let interfaces = if_addrs::get_if_addrs()?;
         Ok(interfaces.iter().map(if_addrs::Interface::ip).collect())
     }
+}
+
+/// The addresses of the interface of that name; none if there is none.
+pub fn addresses_of(interface: &str) -> Vec<IpAddr> {
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let named = interfaces.iter().filter(|found| found.name == interface);
+    named.map(if_addrs::Interface::ip).collect()
 }
 
 /// A socket for connections to `address`.

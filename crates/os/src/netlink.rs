@@ -8,7 +8,9 @@ use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
     NetlinkPayload,
 };
-use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
+use netlink_packet_route::address::{
+    AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope, CacheInfo,
+};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage, Stats64};
 use netlink_packet_route::route::{RouteAttribute, RouteMessage};
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
@@ -96,6 +98,28 @@ impl Netlink {
     pub fn add_address(&mut self, index: u32, address: IpNet) -> io::Result<()> {
         let mut change = address_of(index, address);
         change.header.flags = AddressHeaderFlags::Nodad;
+        self.tell(
+            RouteNetlinkMessage::NewAddress(change),
+            NLM_F_CREATE | NLM_F_EXCL,
+        )
+    }
+
+    /// Adds an address that nothing uses but routes which name it as their source.
+    pub(crate) fn add_source(&mut self, index: u32, address: IpAddr) -> io::Result<()> {
+        let mut change = address_of(index, address.into());
+        change.header.flags = AddressHeaderFlags::Nodad;
+        match address {
+            // Connections that are translated get one of global scope (inet_select_addr).
+            IpAddr::V4(_) => change.header.scope = AddressScope::Link,
+            IpAddr::V6(_) => {
+                // Deprecated (RFC 4862, section 5.5.4).
+                let mut lifetime = CacheInfo::default();
+                lifetime.ifa_valid = u32::MAX;
+                change
+                    .attributes
+                    .push(AddressAttribute::CacheInfo(lifetime));
+            }
+        }
         self.tell(
             RouteNetlinkMessage::NewAddress(change),
             NLM_F_CREATE | NLM_F_EXCL,

@@ -18,10 +18,13 @@ const VERSION_1: u32 = 1;
 /// Its reset key and connection IDs follow from `identity`, so that an end which has
 /// restarted tells its peer so at once (stateless reset, RFC 9000, section 10.3)
 /// instead of leaving it to wait for a timeout.
+///
+/// `mark` is its socket's, for routing rules.
 pub fn endpoint(
     address: SocketAddr,
     identity: &Identity,
     server: Option<noq::ServerConfig>,
+    mark: Option<u32>,
 ) -> io::Result<(Endpoint, Received)> {
     let reset = identity.derived_secret("bentpipe stateless reset");
     let mut config = EndpointConfig::new(Arc::new(ring::hmac::Key::new(
@@ -37,7 +40,7 @@ pub fn endpoint(
         // Others are answered by version negotiation, which terminals ask for on purpose.
         config.supported_versions(vec![VERSION_1]);
     }
-    let (socket, received) = quic_socket::bind(address, server.is_some())?;
+    let (socket, received) = quic_socket::bind_marked(address, server.is_some(), mark)?;
     let endpoint =
         Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(TokioRuntime))?;
     Ok((endpoint, received))

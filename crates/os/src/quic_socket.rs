@@ -32,6 +32,15 @@ impl Received {
 /// for another path, and sends no CONNECTION_CLOSE there. A gateway with a wrong key
 /// would never be told why the terminal went away.
 pub fn bind(address: SocketAddr, serves: bool) -> io::Result<(Box<dyn AsyncUdpSocket>, Received)> {
+    bind_marked(address, serves, None)
+}
+
+/// As [`bind`], with a mark for routing rules. Without CAP_NET_ADMIN it goes without.
+pub fn bind_marked(
+    address: SocketAddr,
+    serves: bool,
+    mark: Option<u32>,
+) -> io::Result<(Box<dyn AsyncUdpSocket>, Received)> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::DGRAM,
@@ -40,6 +49,11 @@ pub fn bind(address: SocketAddr, serves: bool) -> io::Result<(Box<dyn AsyncUdpSo
     if address.is_ipv6() {
         // IPv4 peers reach a wildcard IPv6 socket too, where the system has both.
         let _ = socket.set_only_v6(false);
+    }
+    if let Some(mark) = mark
+        && let Err(error) = socket.set_mark(mark)
+    {
+        tracing::warn!("the socket of sessions cannot be marked: {error}");
     }
     socket.bind(&address.into())?;
     grow_buffers(&socket);

@@ -2,26 +2,31 @@
 //!
 //! /etc/resolv.conf and /etc/hosts are read again when they have changed.
 
+mod marked_sockets;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt as _;
-use hickory_resolver::config::{LookupIpStrategy, ProtocolConfig};
+use hickory_resolver::config::{LookupIpStrategy, ProtocolConfig, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::client::Client;
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::tcp::TcpClientStream;
 use hickory_resolver::net::udp::UdpClientStream;
 use hickory_resolver::net::{DnsHandle, NetError};
 use hickory_resolver::proto::op::{
     DnsRequest, DnsRequestOptions, DnsResponse, Message, MessageType, ResponseCode,
 };
-use hickory_resolver::{Hosts, TokioResolver, system_conf};
+use hickory_resolver::{Hosts, system_conf};
 use tokio::sync::Semaphore;
 
+use marked_sockets::{MarkedSockets, set_mark};
+
 /// What says how to resolve.
-const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
+const FILES: [&str; 3] = ["/etc/resolv.conf", "/etc/hosts", BEHIND_STUB];
+/// The name servers that systemd-resolved asks, where /etc/resolv.conf names its stub alone.
+const BEHIND_STUB: &str = "/run/systemd/resolve/resolv.conf";
 /// Names that may be under way: each has a socket or two and next to no memory.
 const MOST: usize = 512;
 /// One question to one server, and how often it is asked.
@@ -36,14 +41,15 @@ pub struct Resolver(Arc<State>);
 struct State {
     current: Mutex<Option<Configured>>,
     under_way: Semaphore,
+    sockets: MarkedSockets,
 }
 
-type Changed = [Option<SystemTime>; 2];
+type Changed = [Option<SystemTime>; 3];
 
 #[derive(Debug)]
 struct Configured {
     changed: Changed,
-    resolver: TokioResolver,
+    resolver: hickory_resolver::Resolver<MarkedSockets>,
     hosts: Arc<Hosts>,
     /// The name servers, the preferred first.
     servers: Arc<[SocketAddr]>,
@@ -51,21 +57,28 @@ struct Configured {
 
 impl Default for Resolver {
     fn default() -> Self {
-        Self(Arc::new(State {
-            current: Mutex::new(None),
-            under_way: Semaphore::new(MOST),
-        }))
+        Self::marked(None)
     }
 }
 
 impl Resolver {
+    /// A resolver whose sockets carry `mark`, for routing rules.
+    pub fn marked(mark: Option<u32>) -> Self {
+        Self(Arc::new(State {
+            current: Mutex::new(None),
+            under_way: Semaphore::new(MOST),
+            sockets: MarkedSockets::new(mark),
+        }))
+    }
+
     /// The addresses of `host`: those first to which there is a route, and IPv6 before IPv4.
     pub async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
         let _place = self.0.under_way.acquire().await.map_err(io::Error::other)?;
         let resolver = self.current(|configured| configured.resolver.clone())?;
         let answer = resolver.lookup_ip(host).await;
         let mut addresses: Vec<_> = answer.map_err(io::Error::other)?.iter().collect();
-        addresses.sort_by_key(|address| (!has_route(*address), address.is_ipv4()));
+        let mark = self.0.sockets.mark;
+        addresses.sort_by_key(|address| (!has_route(*address, mark), address.is_ipv4()));
         addresses.dedup();
         Ok(addresses)
     }
@@ -82,7 +95,7 @@ impl Resolver {
         let mut failure = None;
         let mut error = io::Error::other("/etc/resolv.conf names no name server");
         for server in servers.iter() {
-            match ask(*server, &question).await {
+            match ask(*server, &question, &self.0.sockets).await {
                 Ok(answer) => match answer.metadata.response_code {
                     ResponseCode::ServFail | ResponseCode::Refused => failure = Some(answer),
                     _ => return Ok(answer),
@@ -105,13 +118,15 @@ impl Resolver {
         {
             return Ok(part(configured));
         }
-        let mut builder = TokioResolver::builder_tokio().map_err(io::Error::other)?;
+        let sockets = self.0.sockets.clone();
+        let (config, system) = configuration(sockets.mark)?;
+        let mut builder = hickory_resolver::Resolver::builder_with_config(config.clone(), sockets);
         let options = builder.options_mut();
+        *options = system;
         options.ip_strategy = LookupIpStrategy::Ipv6AndIpv4;
         options.timeout = TIMEOUT;
         options.attempts = ATTEMPTS;
         let resolver = builder.build().map_err(io::Error::other)?;
-        let (config, _) = system_conf::read_system_conf().map_err(io::Error::other)?;
         let servers = config.name_servers().iter().flat_map(|server| {
             let udp = server
                 .connections
@@ -129,6 +144,26 @@ impl Resolver {
     }
 }
 
+/// What /etc/resolv.conf says. For questions with a `mark` the name servers behind a stub of this
+/// machine: what a stub asks carries no mark, and would be routed where questions come back from.
+fn configuration(mark: Option<u32>) -> io::Result<(ResolverConfig, ResolverOpts)> {
+    let read = system_conf::read_system_conf().map_err(io::Error::other)?;
+    if mark.is_some()
+        && is_stub(&read.0)
+        && let Ok(text) = std::fs::read(BEHIND_STUB)
+        && let Ok(behind) = system_conf::parse_resolv_conf(text)
+    {
+        return Ok(behind);
+    }
+    Ok(read)
+}
+
+/// Whether all name servers are on this machine.
+fn is_stub(config: &ResolverConfig) -> bool {
+    let servers = config.name_servers();
+    servers.iter().all(|server| server.ip.is_loopback())
+}
+
 /// What /etc/hosts says to `question`.
 fn of_hosts(hosts: &Hosts, question: &Message) -> Option<Message> {
     let found = hosts.lookup_static_host(question.queries.first()?)?;
@@ -139,22 +174,25 @@ fn of_hosts(hosts: &Hosts, question: &Message) -> Option<Message> {
 }
 
 /// Asks one name server, over UDP and, when the answer does not fit there, over TCP.
-async fn ask(server: SocketAddr, question: &Message) -> Result<Message, NetError> {
+async fn ask(
+    server: SocketAddr,
+    question: &Message,
+    sockets: &MarkedSockets,
+) -> Result<Message, NetError> {
     let mut question = question.clone();
     // The identifier on the wire is nobody's business but ours.
     let mut id = [0; 2];
     getrandom::fill(&mut id).map_err(|error| NetError::from(error.to_string()))?;
     question.metadata.id = u16::from_be_bytes(id);
     question.metadata.message_type = MessageType::Query;
-    let provider = TokioRuntimeProvider::default();
-    let udp = UdpClientStream::builder(server, provider.clone()).with_timeout(Some(TIMEOUT));
-    let (client, background) = Client::<TokioRuntimeProvider>::from_sender(udp.build());
+    let udp = UdpClientStream::builder(server, sockets.clone()).with_timeout(Some(TIMEOUT));
+    let (client, background) = Client::<MarkedSockets>::from_sender(udp.build());
     let answer = exchange(client, background, &question).await?;
     if !answer.truncation {
         return Ok(answer.into_message());
     }
-    let (stream, sender) = TcpClientStream::new(server, None, Some(TIMEOUT), provider);
-    let (client, background) = Client::<TokioRuntimeProvider>::new(stream.await?, sender);
+    let (stream, sender) = TcpClientStream::new(server, None, Some(TIMEOUT), sockets.clone());
+    let (client, background) = Client::<MarkedSockets>::new(stream.await?, sender);
     Ok(exchange(client, background, &question)
         .await?
         .into_message())
@@ -162,7 +200,7 @@ async fn ask(server: SocketAddr, question: &Message) -> Result<Message, NetError
 
 /// Sends one question, and waits for its answer while `background` does the work.
 async fn exchange(
-    client: Client<TokioRuntimeProvider>,
+    client: Client<MarkedSockets>,
     background: impl Future,
     question: &Message,
 ) -> Result<DnsResponse, NetError> {
@@ -176,12 +214,32 @@ async fn exchange(
 }
 
 /// Whether the kernel knows a way to `address`. Sends nothing.
-fn has_route(address: IpAddr) -> bool {
+fn has_route(address: IpAddr, mark: Option<u32>) -> bool {
     let any = match address {
         IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
         IpAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
     };
     UdpSocket::bind((any, 0))
-        .and_then(|socket| socket.connect(SocketAddr::new(address, 9)))
+        .and_then(|socket| {
+            set_mark(&socket, mark);
+            socket.connect(SocketAddr::new(address, 9))
+        })
         .is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stub_is_a_name_server_of_this_machine_alone() {
+        for (text, stub) in [
+            ("nameserver 127.0.0.53\n", true),
+            ("nameserver ::1\nnameserver 127.0.0.1\n", true),
+            ("nameserver 127.0.0.53\nnameserver 192.0.2.1\n", false),
+        ] {
+            let (config, _) = system_conf::parse_resolv_conf(text).unwrap();
+            assert_eq!(is_stub(&config), stub, "{text}");
+        }
+    }
 }

@@ -27,9 +27,21 @@ pub struct Way {
 
 /// The ways to peers as they were last seen.
 #[derive(Debug, Default)]
-pub struct Ways(Mutex<BTreeMap<IpAddr, Option<Way>>>);
+pub struct Ways {
+    seen: Mutex<BTreeMap<IpAddr, Option<Way>>>,
+    /// Of the packets that take them.
+    mark: Option<u32>,
+}
 
 impl Ways {
+    /// The ways of packets with `mark`.
+    pub fn of(mark: Option<u32>) -> Self {
+        Self {
+            mark,
+            ..Self::default()
+        }
+    }
+
     /// A session with `peer` has begun.
     pub fn note(&self, peer: SocketAddr) {
         let mut ways = self.lock();
@@ -37,7 +49,7 @@ impl Ways {
             ways.clear();
         }
         let peer = peer.ip().to_canonical();
-        ways.insert(peer, way_to(peer).ok());
+        ways.insert(peer, way_to(peer, self.mark).ok());
     }
 
     /// Whether a way is another than it was.
@@ -45,7 +57,7 @@ impl Ways {
         let mut ways = self.lock();
         let mut changed = false;
         for (peer, way) in ways.iter_mut() {
-            let now = way_to(*peer).ok();
+            let now = way_to(*peer, self.mark).ok();
             changed |= now != *way;
             *way = now;
         }
@@ -53,12 +65,13 @@ impl Ways {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<IpAddr, Option<Way>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The way to `peer` from the calling thread's namespace; an error if there is none.
-pub fn way_to(peer: IpAddr) -> io::Result<Way> {
+/// The way to `peer` of packets with `mark` from the calling thread's namespace; an error if there
+/// is none.
+pub fn way_to(peer: IpAddr, mark: Option<u32>) -> io::Result<Way> {
     let mut question = RouteMessage::default();
     let (family, length, address) = match peer {
         IpAddr::V4(address) => (AddressFamily::Inet, 32, RouteAddress::Inet(address)),
@@ -67,6 +80,7 @@ pub fn way_to(peer: IpAddr) -> io::Result<Way> {
     question.header.address_family = family;
     question.header.destination_prefix_length = length;
     question.attributes = vec![RouteAttribute::Destination(address)];
+    question.attributes.extend(mark.map(RouteAttribute::Mark));
     let question = RouteNetlinkMessage::GetRoute(question);
     let Some(RouteNetlinkMessage::NewRoute(route)) = Netlink::open()?.question(question)? else {
         return Err(io::ErrorKind::InvalidData.into());
@@ -101,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_way_to_this_machine_is_its_loopback() {
-        let way = way_to("127.0.0.1".parse().unwrap()).unwrap();
+        let way = way_to("127.0.0.1".parse().unwrap(), None).unwrap();
         assert_eq!(way.source, Some("127.0.0.1".parse().unwrap()));
         assert_eq!(way.router, None);
         assert_ne!(way.device, 0);

@@ -19,6 +19,7 @@ use h3::quic::StreamId;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::drops::{DropCause, Drops};
 use crate::outgoing::{Outgoing, cost};
 use crate::schedule::Host;
 use crate::varint;
@@ -47,6 +48,7 @@ struct Shared {
     state: Mutex<State>,
     /// Something waits to be sent.
     waiting: Notify,
+    drops: Drops,
 }
 
 #[derive(Default)]
@@ -57,7 +59,6 @@ struct State {
     early: VecDeque<(Instant, u64, Bytes)>,
     early_bytes: usize,
     outgoing: Outgoing,
-    counts: Counts,
 }
 
 #[derive(Default)]
@@ -67,29 +68,20 @@ struct Inbox {
     reader: Option<Waker>,
 }
 
-/// What has become of a session's datagrams.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Dropped because they had waited too long to be sent, or too many did.
-    pub dropped_unsent: u64,
-    /// Dropped because their request did not take them in time.
-    pub dropped_unread: u64,
-    /// Of no open request.
-    pub unknown: u64,
-}
-
 /// The datagram is longer than the path, or the peer, takes in one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the datagram does not fit into a QUIC packet of this path")]
 pub struct TooLong;
 
 impl Datagrams {
-    /// The datagrams of `connection`, carried by two tasks that end with it.
-    pub(crate) fn new(connection: noq::Connection) -> Self {
+    /// The datagrams of `connection`, carried by two tasks that end with it; those that are
+    /// dropped are counted in `drops`.
+    pub(crate) fn new(connection: noq::Connection, drops: Drops) -> Self {
         let datagrams = Self(Arc::new(Shared {
             connection,
             state: Mutex::default(),
             waiting: Notify::new(),
+            drops,
         }));
         tokio::spawn(datagrams.clone().receive());
         tokio::spawn(datagrams.clone().send());
@@ -121,11 +113,6 @@ impl Datagrams {
         }
     }
 
-    /// What has become of the session's datagrams so far.
-    pub fn counts(&self) -> Counts {
-        self.lock().counts
-    }
-
     /// Hands what arrives to its request.
     async fn receive(self) {
         let mut batch: [Bytes; BATCH] = Default::default();
@@ -136,7 +123,7 @@ impl Datagrams {
             let mut state = self.lock();
             for frame in &mut batch[..count] {
                 let frame = std::mem::take(frame);
-                if state.arrived(frame, opened_by_peer).is_err() {
+                if state.arrived(frame, opened_by_peer, &self.0.drops).is_err() {
                     drop(state);
                     let code = Code::H3_DATAGRAM_ERROR.value();
                     let code = noq::VarInt::from_u64(code).unwrap_or(noq::VarInt::MAX);
@@ -151,7 +138,7 @@ impl Datagrams {
     /// Sends what waits.
     async fn send(self) {
         loop {
-            let next = self.lock().outgoing_next();
+            let next = self.lock().outgoing.next(now(), &self.0.drops);
             let Some(frame) = next else {
                 tokio::select! {
                     () = self.0.waiting.notified() => continue,
@@ -161,8 +148,7 @@ impl Datagrams {
             use noq::SendDatagramError::{ConnectionLost, Disabled, TooLarge, UnsupportedByPeer};
             match self.0.connection.send_datagram_wait(frame).await {
                 Ok(()) => {}
-                // The path has become narrower meanwhile.
-                Err(TooLarge) => self.lock().counts.dropped_unsent += 1,
+                Err(TooLarge) => self.0.drops.add(DropCause::PathNarrowed, 1),
                 Err(UnsupportedByPeer | Disabled | ConnectionLost(_)) => return,
             }
         }
@@ -175,7 +161,7 @@ impl Datagrams {
 
 impl State {
     /// Takes a frame in. The error is one without a number (RFC 9297, section 2.1).
-    fn arrived(&mut self, mut frame: Bytes, opened_by_peer: bool) -> Result<(), ()> {
+    fn arrived(&mut self, mut frame: Bytes, opened_by_peer: bool, drops: &Drops) -> Result<(), ()> {
         let (quarter, length) = varint::read(&frame).ok_or(())?;
         if quarter > varint::MAX / 4 {
             return Err(());
@@ -185,7 +171,7 @@ impl State {
         let cost = cost(&frame);
         if let Some(inbox) = self.inboxes.get_mut(&id) {
             if inbox.bytes + cost > INBOX || self.held + cost > INBOXES {
-                self.counts.dropped_unread += 1;
+                drops.add(DropCause::ReceiveQueueFull, 1);
                 return Ok(());
             }
             self.held += cost;
@@ -198,7 +184,7 @@ impl State {
         }
         if !opened_by_peer {
             // Its request is over.
-            self.counts.unknown += 1;
+            drops.add(DropCause::NoRequest, 1);
             return Ok(());
         }
         let now = now();
@@ -209,14 +195,9 @@ impl State {
         {
             self.early_bytes -= self::cost(oldest);
             self.early.pop_front();
-            self.counts.unknown += 1;
+            drops.add(DropCause::NoRequest, 1);
         }
         Ok(())
-    }
-
-    /// The next frame to send, whoever's turn it is.
-    fn outgoing_next(&mut self) -> Option<Bytes> {
-        self.outgoing.next(now(), &mut self.counts.dropped_unsent)
     }
 }
 
@@ -248,9 +229,14 @@ impl FlowDatagrams {
             return Ok(());
         }
         let dropped = (state.outgoing).enter(self.host, self.id, frame, now());
-        state.counts.dropped_unsent += dropped;
+        self.drops().add(DropCause::SendQueueFull, dropped);
         self.all.0.waiting.notify_one();
         Ok(())
+    }
+
+    /// Where those are counted that are dropped.
+    pub fn drops(&self) -> &Drops {
+        &self.all.0.drops
     }
 
     /// The content of the next datagram.
@@ -283,6 +269,8 @@ impl Drop for FlowDatagrams {
         let mut state = self.all.lock();
         if let Some(inbox) = state.inboxes.remove(&self.id) {
             state.held -= inbox.bytes;
+            let unread = inbox.datagrams.len() as u64;
+            self.drops().add(DropCause::NoRequest, unread);
         }
     }
 }
@@ -298,6 +286,7 @@ fn now() -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drops::{DropCause, Drops};
     use crate::outgoing::OVERHEAD;
 
     fn frame(quarter: u64, content: usize) -> Bytes {
@@ -309,15 +298,16 @@ mod tests {
 
     #[test]
     fn what_comes_before_its_request_is_bounded() {
-        let mut state = State::default();
+        let (mut state, drops) = (State::default(), Drops::default());
         for quarter in 0..1000 {
-            state.arrived(frame(quarter, 1000), true).unwrap();
+            state.arrived(frame(quarter, 1000), true, &drops).unwrap();
             assert!(state.early_bytes <= EARLY + 1000 + OVERHEAD);
         }
-        state.arrived(frame(5, 10), false).unwrap();
-        assert!(state.counts.unknown > 900);
-        assert_eq!(state.arrived(Bytes::from_static(&[0xff]), true), Err(()));
+        state.arrived(frame(5, 10), false, &drops).unwrap();
+        assert!(drops.of(DropCause::NoRequest) > 900);
+        let cut = Bytes::from_static(&[0xff]);
+        assert_eq!(state.arrived(cut, true, &drops), Err(()));
         let beyond = Bytes::from_static(&[0xff; 8]);
-        assert_eq!(state.arrived(beyond, true), Err(()));
+        assert_eq!(state.arrived(beyond, true, &drops), Err(()));
     }
 }

@@ -13,6 +13,7 @@
 //! - [`varint`]: the integers of QUIC and HTTP/3
 //! - `frames`: how long a frame may be
 //! - [`datagrams`]: what is sent beside the streams; `outgoing` is where it waits, under `codel`
+//! - [`drops`]: counts of datagrams that were dropped
 //! - [`fingerprint`]: the hash of a public key, which names a peer
 //! - [`connect_headers`]: header sections of CONNECT as their standards have them
 //! - [`h3`]: the HTTP/3 library on connections of the QUIC library
@@ -32,6 +33,7 @@ mod frames;
 pub mod datagrams;
 mod outgoing;
 mod codel;
+pub mod drops;
 pub mod fingerprint;
 pub mod connect_headers;
 pub mod h3;

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::codel::CoDel;
+use crate::drops::{DropCause, Drops};
 use crate::schedule::Host;
 
 /// What may wait for one host, bytes, and for all: a second at 2 and at 8 Mbit/s. More room, up to two
@@ -173,14 +174,14 @@ impl Outgoing {
     }
 
     /// Takes out the next frame to send, whoever's turn it is; those that have waited too long are counted
-    /// in `dropped`.
-    pub(crate) fn next(&mut self, now: Instant, dropped: &mut u64) -> Option<Bytes> {
-        let next = self.pop(now, dropped);
+    /// in `drops`.
+    pub(crate) fn next(&mut self, now: Instant, drops: &Drops) -> Option<Bytes> {
+        let next = self.pop(now, drops);
         self.under_way = next.is_some();
         next
     }
 
-    fn pop(&mut self, now: Instant, dropped: &mut u64) -> Option<Bytes> {
+    fn pop(&mut self, now: Instant, drops: &Drops) -> Option<Bytes> {
         loop {
             let host = self.hosts.turn(Requests::next)?;
             let requests = &mut self.hosts.those.get_mut(&host)?.1;
@@ -191,7 +192,7 @@ impl Outgoing {
             requests.bytes -= bytes;
             self.bytes -= bytes;
             if too_late {
-                *dropped += 1;
+                drops.add(DropCause::WaitedTooLong, 1);
                 continue;
             }
             requests.queues.charge(request, bytes);
@@ -227,7 +228,7 @@ mod tests {
 
     #[test]
     fn hosts_take_turns_by_bytes_and_a_flood_of_one_takes_no_room_of_others() {
-        let (mut outgoing, mut dropped) = (Outgoing::default(), 0);
+        let (mut outgoing, drops) = (Outgoing::default(), Drops::default());
         let now = any();
         let full: u64 = (0..10_000)
             .map(|_| outgoing.enter(1, 4, frame(1, 1200), now))
@@ -238,7 +239,7 @@ mod tests {
         }
         let mut sent = [0usize; 3];
         while sent[2] < 100 * 300 {
-            let frame = outgoing.next(now, &mut dropped).unwrap();
+            let frame = outgoing.next(now, &drops).unwrap();
             sent[usize::from(frame[0])] += frame.len();
         }
         assert!(sent[1].abs_diff(sent[2]) < 6000, "{sent:?}");
@@ -246,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_call_does_not_wait_behind_a_transfer_of_its_own_host() {
-        let (mut outgoing, mut dropped) = (Outgoing::default(), 0);
+        let (mut outgoing, drops) = (Outgoing::default(), Drops::default());
         let now = any();
         for _ in 0..10_000 {
             outgoing.enter(1, 4, frame(1, 1200), now);
@@ -256,13 +257,13 @@ mod tests {
             1,
             "the transfer's oldest"
         );
-        let before = (0..).find(|_| outgoing.next(now, &mut dropped).unwrap()[0] == 2);
+        let before = (0..).find(|_| outgoing.next(now, &drops).unwrap()[0] == 2);
         assert!(before < Some(3), "{before:?}");
     }
 
     #[test]
     fn what_waits_is_bounded_and_nothing_is_left_of_it() {
-        let (mut outgoing, mut dropped) = (Outgoing::default(), 0);
+        let (mut outgoing, drops) = (Outgoing::default(), Drops::default());
         let now = any();
         for host in 0..200 {
             for request in 0..100 {
@@ -271,7 +272,7 @@ mod tests {
             }
         }
         let later = now + Duration::from_secs(1);
-        while outgoing.next(later, &mut dropped).is_some() {}
+        while outgoing.next(later, &drops).is_some() {}
         assert!(outgoing.is_idle() && outgoing.hosts.those.is_empty());
     }
 }

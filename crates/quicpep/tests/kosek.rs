@@ -26,6 +26,8 @@ fn seeds() -> u64 {
     told.parse().unwrap_or(0)
 }
 
+/// What the link carries of full packets, kbit/s: of rows with losses, which have no plateau.
+const PLATEAU: f64 = 18_360.0;
 /// Seconds of a run.
 const LENGTH: usize = 15;
 /// The seconds in which their figures are known.
@@ -180,33 +182,49 @@ fn megabytes(tenths: &[f64], seconds: usize) -> f64 {
     tenths[..10 * seconds].iter().sum::<f64>() / 1e6
 }
 
-/// When a second at nine tenths of `plateau`, kbit/s, has ended first.
+/// Median of the seconds 6 to 15, kbit/s.
+fn plateau(tenths: &[f64]) -> f64 {
+    let mut seconds: Vec<_> = (6..=LENGTH).map(|at| second(tenths, at)).collect();
+    seconds.sort_by(f64::total_cmp);
+    seconds[seconds.len() / 2]
+}
+
+/// When the first tenth of a second at nine tenths of the plateau has ended. Their figures are of
+/// such tenths too (`goodput_100ms_bins.csv`).
 fn at_ninety(tenths: &[f64], plateau: f64) -> Option<f64> {
-    let window = |end: usize| tenths[end - 10..end].iter().sum::<f64>() * 8.0 / 1000.0;
-    (10..=tenths.len())
-        .find(|&end| window(end) >= 0.9 * plateau)
-        .map(|end| end as f64 / 10.0)
+    let rate = |bytes: f64| bytes * 80.0 / 1000.0;
+    (tenths.iter())
+        .position(|&bytes| rate(bytes) >= 0.9 * plateau)
+        .map(|tenth| (tenth + 1) as f64 / 10.0)
+}
+
+/// "Within 15 % or 0.3 s of theirs", seconds.
+fn near(theirs: f64) -> std::ops::RangeInclusive<f64> {
+    let wide = (0.15 * theirs).max(0.3) + 0.001;
+    theirs - wide..=theirs + wide
 }
 
 /// LEO with the same code and the same settings (Fig. 2, bottom row; their figures: 7964 and
-/// 17883 kbit/s in the first two seconds without proxies, nine tenths after 1.4 s either way). Our
-/// ends expect 640 ms, and spread their first window over them: without proxies they are later.
+/// 17883 kbit/s in the first two seconds without proxies, nine tenths after 1.4 s either way).
 #[test]
 fn leo_needs_no_tuning() {
     let [alone, pep] = [false, true].map(|proxies| average("kosek-leo", proxies));
-    for (what, tenths, latest) in [("alone", &alone, 1.9), ("PEP", &pep, 1.7)] {
-        let at = at_ninety(tenths, 18_100.0).expect("the plateau is reached");
+    let [at_alone, at_pep] = [("alone", &alone), ("PEP", &pep)].map(|(what, tenths)| {
+        let at = at_ninety(tenths, plateau(tenths)).expect("the plateau is reached");
         let row = SECONDS.map(|at| format!("{:.0}", second(tenths, at)));
         println!(
             "| LEO | {what}, ours | {} | {:.1} | {at:.1} s |",
             row.join(" | "),
             megabytes(tenths, 10)
         );
-        assert!((1.0..=latest).contains(&at), "{what}: {at} s");
-    }
+        at
+    });
+    assert!(near(1.4).contains(&at_alone), "alone: {at_alone} s");
+    // Sooner than theirs, which docs/pep.md explains; later it must not be.
+    assert!(at_pep <= *near(1.4).end(), "PEP: {at_pep} s");
     let ratio = megabytes(&pep, 1) / megabytes(&alone, 1);
     println!("LEO, bytes of the first second, PEP / alone: {ratio:.2}");
-    // "The factor of bytes received increases up to 3" (section III-A).
+    // "The factor of bytes received increases up to 3" (section III-A), within a third.
     assert!((1.0..4.0).contains(&ratio), "{ratio:.2}");
 }
 
@@ -233,8 +251,7 @@ fn goodput_beside_that_of_kosek_et_al() {
                 theirs.loss,
                 row(published)
             );
-            let at =
-                at_ninety(ours, 18_100.0).map_or("never".to_owned(), |at| format!("{at:.1} s"));
+            let at = at_ninety(ours, PLATEAU).map_or("never".to_owned(), |at| format!("{at:.1} s"));
             println!(
                 "| {} | {what}, ours | {} | {:.1} | {at} |",
                 theirs.loss,
@@ -257,17 +274,16 @@ fn goodput_beside_that_of_kosek_et_al() {
         assert!(ratio(1) > 2.0, "{}: {:.2}", theirs.loss, ratio(1));
     }
     let [alone, pep] = [false, true].map(|proxies| average("kosek-geo", proxies));
-    // They reach nine tenths of it in the fourth second with proxies, and in the sixth without.
-    for (tenths, latest) in [(&alone, 5.5), (&pep, 4.0)] {
-        let at = at_ninety(tenths, 18_100.0).expect("the plateau is reached");
-        assert!(at <= latest, "{at} s");
-        let mut seconds: Vec<_> = (6..=LENGTH).map(|at| second(tenths, at)).collect();
-        seconds.sort_by(f64::total_cmp);
-        let plateau = seconds[seconds.len() / 2];
+    let [at_alone, at_pep] = [&alone, &pep].map(|tenths| {
+        let plateau = plateau(tenths);
         // Theirs is 17.88 to 18.33 Mbit/s; full packets of 1472 bytes carry 0.2 % more.
         assert!(
             (17_880.0..=18_380.0).contains(&plateau),
             "{plateau:.0} kbit/s"
         );
-    }
+        at_ninety(tenths, plateau).expect("the plateau is reached")
+    });
+    assert!(near(2.3).contains(&at_pep), "{at_pep} s");
+    // Theirs is 4.1 s: ours is paced (docs/pep.md). A bound against regressions, not a goal.
+    assert!(at_alone <= 5.0, "{at_alone} s");
 }

@@ -69,10 +69,10 @@ pub enum PlanError {
         value: Span,
     },
     /// A host's field.
-    #[error("flows[{flow}].{error}")]
+    #[error("{of}{error}")]
     Host {
-        /// Which flow.
-        flow: usize,
+        /// Whose: like `flows[0].`, `terminals[0].` or `gateway_`.
+        of: String,
         /// What is wrong.
         error: HostError,
     },

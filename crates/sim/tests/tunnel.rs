@@ -11,6 +11,7 @@ use bentpipe_sim::tunnel::{FlowPlan, TerminalPlan, TunnelPlan, Work};
 use bentpipe_sim::{LinkPlan, Move, Nodes, Plan, Record, Records, Towards, run};
 use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::{Bytes, Rate, Span};
+use bentpipe_vnet::host::HostSpec;
 
 fn seconds(seconds: u64) -> Span {
     Span::from_millis(1000 * seconds)
@@ -91,6 +92,59 @@ fn flows(plan: &Plan) -> Vec<TunnelFlow> {
     flows
 }
 
+/// Everything that a run records.
+fn text(plan: &Plan) -> String {
+    let mut text = String::new();
+    let mut keep = |record: Record| text += &(record.to_json() + "\n");
+    run(plan, any_base(), &mut keep).expect("a plan that can be run");
+    text
+}
+
+/// A plan whose machines are `terminals`' and `gateway`'s.
+fn on_hosts(terminals: HostSpec, gateway: HostSpec) -> Plan {
+    let mut plan = plan(
+        geo(),
+        vec![vec![download(3, 1_000_000), upload(9, 200_000)]],
+    );
+    let tunnel = tunnel(&mut plan);
+    tunnel.ground_rtt = Span::from_millis(40);
+    tunnel.gateway_host = gateway;
+    tunnel.terminals[0].host = terminals;
+    plan
+}
+
+/// Records are the same whenever the plan is, and each end's machine shows in them.
+#[test]
+fn each_end_has_a_machine_that_a_seed_makes() {
+    let (ideal, late) = (HostSpec::IDEAL, HostSpec::LOADED);
+    let mut all = Vec::new();
+    for hosts in [(ideal, ideal), (late, ideal), (ideal, late), (late, late)] {
+        let plan = on_hosts(hosts.0, hosts.1);
+        let once = text(&plan);
+        assert!(once == text(&plan), "two runs on {hosts:?}");
+        assert!(!all.contains(&once), "{hosts:?} does not show");
+        all.push(once);
+        for flow in flows(&plan) {
+            assert_eq!(flow.verdict, TunnelVerdict::Ok, "{hosts:?}: {flow:?}");
+        }
+    }
+}
+
+/// Timers of a coarse clock and a processor without offload hold a link up, but do not stop it.
+#[test]
+fn a_slow_router_carries_what_the_link_does() {
+    for host in [HostSpec::QUIET, HostSpec::BUSY, HostSpec::SLOW] {
+        let mut plan = plan(geo(), vec![vec![download(3, 10_000_000)]]);
+        tunnel(&mut plan).terminals[0].host = host;
+        tunnel(&mut plan).gateway_host = host;
+        let flow = flows(&plan)[0].clone();
+        assert_eq!(flow.verdict, TunnelVerdict::Ok, "{host:?}");
+        // 4.2 s on the link, two round trips and the start.
+        let took = (flow.done_ns.unwrap_or(u64::MAX) - flow.begun_ns) as f64 / 1e9;
+        assert!((4.5..12.0).contains(&took), "{took:.2} s on {host:?}");
+    }
+}
+
 #[test]
 fn the_same_plan_twice_gives_the_same_bytes() {
     let lossy = link(
@@ -104,12 +158,6 @@ fn the_same_plan_twice_gives_the_same_bytes() {
     ];
     let mut plan = plan(lossy, vec![work; 4]);
     tunnel(&mut plan).ground_rtt = Span::from_millis(80);
-    let text = |plan: &Plan| {
-        let mut text = String::new();
-        let mut keep = |record: Record| text += &(record.to_json() + "\n");
-        run(plan, any_base(), &mut keep).expect("a plan that can be run");
-        text
-    };
     let (one, other) = (text(&plan), text(&plan));
     assert!(one.lines().count() > 30, "{one}");
     assert!(

@@ -313,9 +313,9 @@ impl Tables {
             ("connection", Column::int()),
             ("from_client", Column::bool()),
             ("stream", Column::long()),
-            ("offset", Column::long()),
+            ("offset", Column::maybe_long()),
             ("kind", Column::text()),
-            ("length", Column::long()),
+            ("length", Column::maybe_long()),
             ("fields", Column::maybe_text()),
         ];
         Ok(Self {
@@ -384,9 +384,9 @@ impl Sink for Tables {
             Value::Int(row.connection),
             Value::Bool(row.from_client),
             Value::Long(row.stream),
-            Value::Long(row.http3.offset),
+            Value::MaybeLong(row.http3.offset),
             Value::Text(&row.http3.kind),
-            Value::Long(row.http3.length),
+            Value::MaybeLong(row.http3.length),
             Value::MaybeText(row.http3.fields.as_deref()),
         ])
     }

@@ -7,6 +7,7 @@
 
 mod document;
 mod frames;
+mod http3;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -21,7 +22,7 @@ use crate::quic::frames::Frames;
 use crate::quic::header::{Id, Kind};
 use crate::quic::{Connection, Datagram, Packet, Side, Visitor};
 use crate::read::{ReadError, Rows, Trace};
-use crate::rows::Sink;
+use crate::rows::{Http3Row, Sink};
 
 /// The longest event.
 const LONGEST_EVENT: u64 = 4 << 20;
@@ -172,7 +173,7 @@ struct Events<'s, S: Sink> {
     count: u32,
     /// Packets so far.
     number: u64,
-    /// Events that are not of packets.
+    /// Events that are neither of packets nor of HTTP/3.
     others: u64,
     payload: Vec<u8>,
 }
@@ -195,11 +196,16 @@ impl<S: Sink> Events<'_, S> {
             self.others += 1;
             return;
         };
-        let sent = match name.rsplit(':').next() {
-            Some("packet_sent") => true,
-            Some("packet_received") => false,
+        let time_ns = (self.origin_ns).saturating_add(nanoseconds(time, self.unit_ns));
+        let name = name.rsplit(':').next().unwrap_or(name);
+        let sent = match name {
+            "packet_sent" => true,
+            "packet_received" => false,
             _ => {
-                self.others += 1;
+                match http3::read(name, data) {
+                    Some(logged) => self.http3(time_ns, &logged),
+                    None => self.others += 1,
+                }
                 return;
             }
         };
@@ -223,9 +229,7 @@ impl<S: Sink> Events<'_, S> {
                 .unwrap_or(0);
             let datagram = Datagram {
                 frame: self.number,
-                time_ns: self
-                    .origin_ns
-                    .saturating_add(nanoseconds(time, self.unit_ns)),
+                time_ns,
                 interface: 0,
                 from: connection.client,
                 to: connection.server,
@@ -246,6 +250,26 @@ impl<S: Sink> Events<'_, S> {
             self.rows.packet(&datagram, &packet);
         }
         self.connection = Some(connection);
+    }
+
+    fn http3(&mut self, time_ns: u64, logged: &http3::Logged) {
+        let Some(connection) = &self.connection else {
+            return;
+        };
+        let from = if logged.sent {
+            self.side
+        } else {
+            self.side.peer()
+        };
+        self.rows.http3_row(&Http3Row {
+            frame: self.number,
+            time_ns,
+            interface: 0,
+            connection: connection.number,
+            from_client: from == Side::Client,
+            stream: logged.stream,
+            http3: &logged.frame,
+        });
     }
 }
 

@@ -154,6 +154,12 @@ impl<'s, S: Sink> Rows<'s, S> {
         }
     }
 
+    /// An HTTP/3 frame.
+    pub(crate) fn http3_row(&mut self, row: &Http3Row<'_>) {
+        let result = self.sink.http3(row);
+        self.keep(result);
+    }
+
     /// HTTP/3 frames that are whole with a piece of a stream.
     fn http3(
         &mut self,
@@ -171,7 +177,7 @@ impl<'s, S: Sink> Rows<'s, S> {
         let mut found = std::mem::take(&mut self.http3_frames);
         self.http3.add(key, offset, data, &mut found);
         for frame in &found {
-            let result = self.sink.http3(&Http3Row {
+            self.http3_row(&Http3Row {
                 frame: datagram.frame,
                 time_ns: datagram.time_ns,
                 interface: datagram.interface,
@@ -180,7 +186,6 @@ impl<'s, S: Sink> Rows<'s, S> {
                 stream,
                 http3: frame,
             });
-            self.keep(result);
         }
         found.clear();
         self.http3_frames = found;

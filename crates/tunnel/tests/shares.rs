@@ -2,12 +2,15 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bentpipe_link::Scenario;
 use bentpipe_tunnel::sockets::Socket as _;
 use bentpipe_units::{Bytes, Rate};
 use bentpipe_vnet::clock::Clock;
+use bentpipe_vnet::host::HostSpec;
 use support::call::{call, p95};
 use support::{Setup, Stream, World, in_virtual_time, now};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -98,7 +101,12 @@ async fn small_requests(world: &World, times: usize) -> Vec<Duration> {
 }
 
 async fn warm(clock: &Clock) -> World {
-    let world = geo().start(clock);
+    warm_on(clock, HostSpec::IDEAL).await
+}
+
+/// The same on two machines of a kind.
+async fn warm_on(clock: &Clock, host: HostSpec) -> World {
+    let world = Setup { host, ..geo() }.start(clock);
     serve(world.internet.serve(ORIGIN));
     world.warm().await;
     // The controller learns the link.
@@ -121,12 +129,18 @@ async fn goodput(world: &World, host: u8, time: Duration) -> f64 {
     read as f64 * 8.0 / time.as_secs_f64()
 }
 
-fn bulk(world: &World, host: u8) {
-    let world = world.clone();
+/// A download without end; bytes of it that were read.
+fn bulk(world: &World, host: u8) -> Arc<AtomicU64> {
+    let (world, read) = (world.clone(), Arc::<AtomicU64>::default());
+    let count = read.clone();
     tokio::spawn(async move {
         let mut stream = ask(&world, host, u64::MAX).await;
-        read_for(&mut stream, u64::MAX, Duration::from_secs(3600)).await;
+        let mut buffer = vec![0; 64 * 1024];
+        while let Ok(bytes @ 1..) = stream.read(&mut buffer).await {
+            count.fetch_add(bytes as u64, Relaxed);
+        }
     });
+    read
 }
 
 /// Reads 40 kB/s, or nothing at all.
@@ -144,44 +158,58 @@ fn slow(world: &World, host: u8, reads: bool) {
     });
 }
 
+/// What a neighbour may cost a small request.
+const GOAL: Duration = Duration::from_millis(50);
+
+/// The 20-kB request of one host, alone and `beside` what another host does: its p95 is later by
+/// `most` at most.
+fn small_request_beside(host: HostSpec, what: &str, most: Duration, beside: impl FnOnce(&World)) {
+    in_virtual_time(async |clock| {
+        let world = warm_on(&clock, host).await;
+        let idle = p95(&small_requests(&world, 20).await);
+        beside(&world);
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let loaded = small_requests(&world, 60).await;
+        let (median, p95) = (loaded[loaded.len() / 2], p95(&loaded));
+        println!("20 kB: idle p95 {idle:?}; beside {what} median {median:?}, p95 {p95:?}");
+        assert!(p95 <= idle + most, "{p95:?} beside {what}, idle {idle:?}");
+    });
+}
+
+fn thirty_downloads(world: &World) {
+    for _ in 0..30 {
+        bulk(world, 2);
+    }
+}
+
+fn a_thousand_slow_readers(world: &World) {
+    for _ in 0..1000 {
+        slow(world, 2, true);
+    }
+}
+
 #[test]
 fn a_small_request_is_as_fast_beside_thirty_downloads_as_alone() {
-    in_virtual_time(async |clock| {
-        let world = warm(&clock).await;
-        let idle = p95(&small_requests(&world, 20).await);
-        for _ in 0..30 {
-            bulk(&world, 2);
-        }
-        tokio::time::sleep(Duration::from_secs(20)).await;
-        let beside = small_requests(&world, 60).await;
-        let (median, p95) = (beside[beside.len() / 2], p95(&beside));
-        println!("20 kB: idle p95 {idle:?}; beside 30 downloads median {median:?}, p95 {p95:?}");
-        assert!(
-            p95 <= idle + Duration::from_millis(50),
-            "{p95:?}, idle {idle:?}"
-        );
-    });
+    small_request_beside(HostSpec::IDEAL, "30 downloads", GOAL, thirty_downloads);
+}
+
+#[test]
+fn a_small_request_is_as_fast_beside_thirty_downloads_on_loaded_machines() {
+    small_request_beside(HostSpec::LOADED, "30 downloads", GOAL, thirty_downloads);
 }
 
 #[test]
 fn a_small_request_is_as_fast_beside_a_thousand_slow_readers_as_alone() {
-    in_virtual_time(async |clock| {
-        let world = warm(&clock).await;
-        let idle = p95(&small_requests(&world, 20).await);
-        for _ in 0..1000 {
-            slow(&world, 2, true);
-        }
-        tokio::time::sleep(Duration::from_secs(30)).await;
-        let beside = small_requests(&world, 40).await;
-        let (median, p95) = (beside[beside.len() / 2], p95(&beside));
-        println!(
-            "20 kB: idle p95 {idle:?}; beside 1000 slow readers median {median:?}, p95 {p95:?}"
-        );
-        assert!(
-            p95 <= idle + Duration::from_millis(50),
-            "{p95:?}, idle {idle:?}"
-        );
-    });
+    let (host, what) = (HostSpec::IDEAL, "1000 slow readers");
+    small_request_beside(host, what, GOAL, a_thousand_slow_readers);
+}
+
+#[test]
+fn a_small_request_is_as_fast_beside_a_thousand_slow_readers_on_loaded_machines() {
+    let (host, what) = (HostSpec::LOADED, "1000 slow readers");
+    // The goal is not reached (docs/limitations.md): regression bound.
+    let most = Duration::from_millis(500);
+    small_request_beside(host, what, most, a_thousand_slow_readers);
 }
 
 #[test]
@@ -204,20 +232,41 @@ fn readers_that_are_slow_or_stalled_leave_a_download_its_rate() {
     }
 }
 
+/// Hosts with one and with sixteen flows: the first one's part of what both carry, which is `least`
+/// of the link.
+fn share_of_one_beside_sixteen(host: HostSpec, least: f64) {
+    in_virtual_time(async |clock| {
+        let world = warm_on(&clock, host).await;
+        let all: Vec<_> = (0..16).map(|_| bulk(&world, 2)).collect();
+        let read = || all.iter().map(|read| read.load(Relaxed)).sum::<u64>();
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let mut stream = ask(&world, 1, u64::MAX).await;
+        // Not counted: how it begins.
+        read_for(&mut stream, u64::MAX, Duration::from_secs(10)).await;
+        let before = read();
+        let one = read_for(&mut stream, u64::MAX, Duration::from_secs(60)).await as f64;
+        let sixteen = (read() - before) as f64;
+        let share = one / (one + sixteen);
+        // 20 Mbit/s without the headers of IP, UDP, QUIC and its frames.
+        let link = (one + sixteen) * 8.0 / 60.0 / (20e6 * 1437.0 / 1500.0);
+        println!(
+            "host with one flow beside a host with sixteen: {share:.3}, both {link:.3} of the link"
+        );
+        assert!((0.45..=0.55).contains(&share), "{share}");
+        // Equal shares of little would be no use.
+        assert!(link >= least, "{link}");
+    });
+}
+
 #[test]
 fn hosts_have_equal_shares_whatever_their_number_of_flows() {
-    in_virtual_time(async |clock| {
-        let world = warm(&clock).await;
-        for _ in 0..16 {
-            bulk(&world, 2);
-        }
-        tokio::time::sleep(Duration::from_secs(20)).await;
-        let one = goodput(&world, 1, Duration::from_secs(60)).await;
-        // 20 Mbit/s without the headers of IP, UDP, QUIC and its frames.
-        let share = one / (20e6 * 1437.0 / 1500.0);
-        println!("host with one flow beside a host with sixteen: {share:.3}");
-        assert!((0.45..=0.55).contains(&share), "{share}");
-    });
+    share_of_one_beside_sixteen(HostSpec::IDEAL, 0.95);
+}
+
+#[test]
+fn hosts_have_equal_shares_on_loaded_machines() {
+    // What both carry is less than on an ideal machine (docs/limitations.md): regression bound.
+    share_of_one_beside_sixteen(HostSpec::LOADED, 0.65);
 }
 
 /// Readers that have proved fast and then stop hold large windows; when these are missing

@@ -4,6 +4,7 @@ mod support;
 
 use std::time::Duration;
 
+use bentpipe_link::Scenario;
 use bentpipe_tunnel::terminal::Unreachable;
 use support::{Setup, in_virtual_time, now, outage_from};
 use tokio::time::timeout;
@@ -66,6 +67,39 @@ fn an_echo_takes_the_link_there_and_back_and_nothing_else() {
             let took = now() - begin;
             assert!(took < 2 * (ONE_WAY + Duration::from_millis(1)), "{took:?}");
         }
+    });
+}
+
+#[test]
+fn what_a_flood_does_not_bring_to_its_peer_is_counted_as_dropped() {
+    in_virtual_time(async |clock| {
+        let rate = "rate = \"5 Mbit/s\"\ndelay = \"250 ms\"\nqueue = \"1 BDP\"\n";
+        let geo = format!("name = \"geo\"\n[forward]\n{rate}[return]\n{rate}");
+        let setup = Setup {
+            scenario: Scenario::parse(&geo).unwrap(),
+            ..Setup::default()
+        };
+        let world = setup.start(&clock);
+        let mut sockets = world.internet.serve_udp(PEER);
+        world.warm().await;
+        let (application, _carried) = world.connect_udp(1, PEER);
+        const SENT: u64 = 3000;
+        for _ in 0..SENT {
+            application.send(&[7; 1000]);
+        }
+        let peer = sockets.recv().await.unwrap();
+        let mut came = 0;
+        while timeout(Duration::from_secs(3), peer.receive())
+            .await
+            .is_ok()
+        {
+            came += 1;
+        }
+        let dropped = world.terminal.tally().snapshot().dropped;
+        assert!(came > 200, "{came}");
+        assert_eq!(came + dropped.values().sum::<u64>(), SENT, "{dropped:?}");
+        assert!(dropped["send_queue_full"] > 1000, "{dropped:?}");
+        assert!(!dropped.contains_key("receive_queue_full"), "{dropped:?}");
     });
 }
 

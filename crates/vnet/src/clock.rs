@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use bentpipe_units::{Span, Time};
 use noq::{AsyncTimer, AsyncUdpSocket, Runtime};
 
+use crate::host::{Host, HostSpec};
 use crate::timer;
 
 /// What the runtime's timers count in.
@@ -26,7 +27,11 @@ const TICK: Span = Span::from_millis(1);
 
 /// The clock of one run. Clones are the same clock.
 #[derive(Clone)]
-pub struct Clock(Arc<Shared>);
+pub struct Clock {
+    shared: Arc<Shared>,
+    /// Whose programs it wakes up; ideal ones, where it is nobody's.
+    host: Option<Arc<Mutex<Host>>>,
+}
 
 struct Shared {
     start: tokio::time::Instant,
@@ -85,7 +90,7 @@ pub fn virtual_time<F: Future>(granularity: Span, work: impl FnOnce(Clock) -> F)
         *lock(&clock) = Some(here.clone());
         tokio::spawn(Driver {
             clock: here.clone(),
-            tick: Box::pin(tokio::time::sleep_until(here.0.start)),
+            tick: Box::pin(tokio::time::sleep_until(here.shared.start)),
             settles: false,
         });
         work(here).await
@@ -113,11 +118,27 @@ impl Clock {
         reason = "the runtime's paused clock is the virtual one"
     )]
     fn new(granularity: Span) -> Self {
-        Self(Arc::new(Shared {
+        let shared = Arc::new(Shared {
             start: tokio::time::Instant::now(),
             granularity,
             state: Mutex::default(),
-        }))
+        });
+        Self { shared, host: None }
+    }
+
+    /// The same clock on a machine of its own: it tells the time exactly, and its timers wake up
+    /// as late as `spec` says. `seed` makes the machine's draws.
+    pub fn on(&self, spec: HostSpec, seed: u64) -> Self {
+        let host = Host::new(spec, seed);
+        Self {
+            shared: self.shared.clone(),
+            host: (!host.is_ideal()).then(|| Arc::new(Mutex::new(host))),
+        }
+    }
+
+    /// The machine, unless it is an ideal one.
+    pub(crate) fn host(&self) -> Option<Arc<Mutex<Host>>> {
+        self.host.clone()
     }
 
     /// The moment.
@@ -126,18 +147,18 @@ impl Clock {
         reason = "the runtime's paused clock is the virtual one"
     )]
     pub fn now(&self) -> Time {
-        let since = tokio::time::Instant::now().saturating_duration_since(self.0.start);
+        let since = tokio::time::Instant::now().saturating_duration_since(self.shared.start);
         Time::from_nanos(nanos(since))
     }
 
-    /// Waits until `at`, exactly.
+    /// Waits until `at`, exactly on an ideal machine.
     pub async fn sleep_until(&self, at: Time) {
         let timer = self.timer();
         timer.set(Some(at));
         std::future::poll_fn(|context| timer.poll_fired(context)).await;
     }
 
-    /// Waits for `span`, exactly.
+    /// Waits for `span`, exactly on an ideal machine.
     pub async fn sleep(&self, span: Span) {
         self.sleep_until(self.now() + span).await;
     }
@@ -150,7 +171,7 @@ impl Clock {
         })
     }
 
-    /// Something that is called at the times that it is set to.
+    /// Something that is called at the times that it is set to, whatever the machine.
     pub fn alarm(&self, call: impl FnMut(Time) + Send + 'static) -> Alarm {
         Alarm {
             clock: self.clone(),
@@ -159,11 +180,13 @@ impl Clock {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.0.state)
+        lock(&self.shared.state)
     }
 
     fn time(&self, at: Instant) -> Time {
-        Time::from_nanos(nanos(at.saturating_duration_since(self.0.start.into_std())))
+        Time::from_nanos(nanos(
+            at.saturating_duration_since(self.shared.start.into_std()),
+        ))
     }
 
     /// The runtime is about to wait: nothing can run at this moment any more.
@@ -314,7 +337,7 @@ impl Future for Driver {
         }
         this.tick
             .as_mut()
-            .reset(clock.0.start + there.since(Time::ZERO).as_duration());
+            .reset(clock.shared.start + there.since(Time::ZERO).as_duration());
         state.waits_for = Some(there);
         let _ = Future::poll(this.tick.as_mut(), context);
         Poll::Pending
@@ -374,11 +397,31 @@ pub struct Timer(Alarm);
 impl Timer {
     /// Fires at `due` and not before; never, if that is nothing.
     pub fn set(&self, due: Option<Time>) {
-        self.0.set(due);
+        let clock = &self.0.clock;
+        self.0.set(match &clock.host {
+            Some(host) => due.map(|due| lock(host).timer(due, clock.now())),
+            None => due,
+        });
     }
 
     /// Whether it has fired since it was set last.
     pub fn poll_fired(&self, context: &mut Context<'_>) -> Poll<()> {
+        ready!(self.poll_exactly(context));
+        let clock = &self.0.clock;
+        let Some(host) = &clock.host else {
+            return Poll::Ready(());
+        };
+        let now = clock.now();
+        let runs = lock(host).runs(now);
+        if runs <= now {
+            return Poll::Ready(());
+        }
+        self.0.set(Some(runs));
+        self.poll_exactly(context)
+    }
+
+    /// The same, whether the machine stalls or not.
+    fn poll_exactly(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.0.clock.lock();
         let it = &mut state.places[self.0.place];
         if it.fired {
@@ -392,8 +435,8 @@ impl Timer {
 impl AsyncTimer for Timer {
     fn reset(self: Pin<&mut Self>, at: Instant) {
         let clock = &self.0.clock;
-        let fires = timer::fires(clock.time(at), clock.now(), clock.0.granularity);
-        self.0.set(Some(fires));
+        let fires = timer::fires(clock.time(at), clock.now(), clock.shared.granularity);
+        Self::set(&self, Some(fires));
     }
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -421,7 +464,7 @@ impl Runtime for Clock {
     }
 
     fn now(&self) -> Instant {
-        self.0.start.into_std() + self.now().since(Time::ZERO).as_duration()
+        self.shared.start.into_std() + self.now().since(Time::ZERO).as_duration()
     }
 }
 
@@ -482,12 +525,41 @@ mod tests {
     fn coarse_timers_round_up() {
         virtual_time(Span::from_millis(1), async |clock| {
             for (wanted, fires) in [(1, MS), (MS + 1, 2 * MS), (3 * MS, 3 * MS)] {
-                let at = clock.0.start.into_std() + Duration::from_nanos(wanted);
+                let at = clock.shared.start.into_std() + Duration::from_nanos(wanted);
                 let mut timer = Runtime::new_timer(&clock, at);
                 std::future::poll_fn(|context| timer.as_mut().poll(context)).await;
                 assert_eq!(clock.now().as_nanos(), fires);
             }
         });
+    }
+
+    /// Timers, and what waits in a stall; the clock itself is exact.
+    #[test]
+    fn a_machines_timers_are_as_late_as_it_is() {
+        let spec = HostSpec {
+            stall_every: Span::from_millis(50),
+            stall: (Span::from_millis(20), Span::from_millis(20)),
+            ..HostSpec::IDEAL
+        };
+        let late = virtual_time(Span::ZERO, async |clock| {
+            let machine = clock.on(spec, 1);
+            let far = machine.timer();
+            far.set(Some(Time::ZERO + Span::from_millis(3_600_000)));
+            let mut late = Vec::new();
+            for millis in 1..=1000 {
+                let wanted = Time::ZERO + Span::from_millis(millis);
+                if wanted > clock.now() {
+                    machine.sleep_until(wanted).await;
+                    late.push(machine.now().since(wanted).as_nanos() / MS);
+                }
+            }
+            assert_eq!(machine.now(), clock.now());
+            late
+        });
+        let stalls = late.iter().filter(|late| **late > 0).count();
+        // 1000 ms hold 14 stalls of 20 ms with 50 ms between them on average.
+        assert!((8..=22).contains(&stalls), "{stalls}: {late:?}");
+        assert!(late.iter().all(|late| *late <= 20), "{late:?}");
     }
 
     #[test]

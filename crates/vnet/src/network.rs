@@ -14,8 +14,9 @@ use bentpipe_units::Time;
 use noq::udp::{RecvMeta, Transmit};
 use noq::{AsyncUdpSocket, EcnCodepoint, UdpSender, udp};
 
-use crate::clock::{Alarm, Clock};
+use crate::clock::{Alarm, Clock, Timer};
 use crate::graph::{Datagram, Graph, HostId};
+use crate::host::Host;
 use crate::plan::{LinkPlan, Towards};
 use crate::timer::{Turn, Turns};
 
@@ -49,6 +50,27 @@ struct Socket {
     reader: Option<Waker>,
     /// What it sends reaches nobody.
     gone: bool,
+    /// Whose programs do not run whenever something arrives.
+    late: Option<Late>,
+}
+
+/// A socket's machine that is not an ideal one.
+#[derive(Debug)]
+struct Late {
+    host: Arc<Mutex<Host>>,
+    /// When the reader is woken up.
+    alarm: Alarm,
+    woken: Woken,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Woken {
+    /// Nothing has arrived.
+    No,
+    /// The alarm is set.
+    Soon,
+    /// It reads until nothing is left.
+    Yes,
 }
 
 impl Network {
@@ -97,6 +119,7 @@ impl Network {
             held: 0,
             reader: None,
             gone: false,
+            late: None,
         };
         self.lock().sockets.insert(host, socket);
         MemorySocket {
@@ -181,9 +204,7 @@ impl State {
             }
             socket.held += datagram.payload.len();
             socket.inbox.push_back(datagram);
-            if let Some(reader) = socket.reader.take() {
-                reader.wake();
-            }
+            socket.wake(now);
         }
         self.set_alarm();
     }
@@ -196,6 +217,58 @@ impl State {
     fn socket(&mut self, host: HostId) -> &mut Socket {
         (self.sockets.get_mut(&host)).expect("a host's socket stays as long as its network")
     }
+}
+
+impl Socket {
+    /// Something has arrived.
+    fn wake(&mut self, now: Time) {
+        match &mut self.late {
+            Some(late) if late.woken == Woken::No => {
+                late.woken = Woken::Soon;
+                late.alarm.set(Some(guard(&late.host).arrival(now)));
+            }
+            Some(_) => {}
+            None => self.wake_reader(),
+        }
+    }
+
+    /// The machine's alarm: it runs, unless it stalls.
+    fn runs(&mut self, now: Time) {
+        if let Some(late) = &mut self.late {
+            let runs = guard(&late.host).runs(now);
+            if runs > now {
+                late.alarm.set(Some(runs));
+                return;
+            }
+            late.woken = Woken::Yes;
+        }
+        self.wake_reader();
+    }
+
+    fn wake_reader(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+
+    /// Whether its reader runs.
+    fn is_awake(&self) -> bool {
+        (self.late.as_ref()).is_none_or(|late| late.woken == Woken::Yes)
+    }
+
+    /// Its reader has read `count` datagrams.
+    fn read(&mut self, now: Time, count: usize) {
+        if let Some(late) = &mut self.late {
+            guard(&late.host).spend(now, count as u64);
+            if self.inbox.is_empty() && late.woken == Woken::Yes {
+                late.woken = Woken::No;
+            }
+        }
+    }
+}
+
+fn guard(host: &Mutex<Host>) -> MutexGuard<'_, Host> {
+    host.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Network {
@@ -211,17 +284,45 @@ pub struct MemorySocket {
     host: HostId,
 }
 
+impl MemorySocket {
+    /// The socket on the machine that `clock` is on.
+    #[must_use]
+    pub fn on(self, clock: &Clock) -> Self {
+        if let Some(host) = clock.host() {
+            let (network, id) = (Arc::downgrade(&self.network.0), self.host);
+            let alarm = clock.alarm(move |now| {
+                if let Some(network) = network.upgrade() {
+                    lock(&network).socket(id).runs(now);
+                }
+            });
+            let woken = Woken::No;
+            self.network.lock().socket(self.host).late = Some(Late { host, alarm, woken });
+        }
+        self
+    }
+
+    /// Its machine, unless it is an ideal one.
+    fn late_host(&self) -> Option<Arc<Mutex<Host>>> {
+        let mut state = self.network.lock();
+        (state.socket(self.host).late.as_ref()).map(|late| late.host.clone())
+    }
+}
+
 #[derive(Debug)]
 struct MemorySender {
     network: Network,
     host: HostId,
+    /// The machine that it costs time, and what waits for that.
+    late: Option<(Arc<Mutex<Host>>, Timer)>,
 }
 
 impl AsyncUdpSocket for MemorySocket {
     fn create_sender(&self) -> Pin<Box<dyn UdpSender>> {
+        let timer = || self.network.0.clock.timer();
         Box::pin(MemorySender {
             network: self.network.clone(),
             host: self.host,
+            late: self.late_host().map(|host| (host, timer())),
         })
     }
 
@@ -231,8 +332,13 @@ impl AsyncUdpSocket for MemorySocket {
         buffers: &mut [IoSliceMut<'_>],
         meta: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
+        let now = self.network.0.clock.now();
         let mut state = self.network.lock();
         let socket = state.socket(self.host);
+        if !socket.is_awake() {
+            socket.reader = Some(context.waker().clone());
+            return Poll::Pending;
+        }
         let mut count = 0;
         for (buffer, meta) in buffers.iter_mut().zip(meta) {
             let Some(datagram) = socket.inbox.pop_front() else {
@@ -248,6 +354,7 @@ impl AsyncUdpSocket for MemorySocket {
             meta.ecn = (datagram.ecn).and_then(|ecn| udp::EcnCodepoint::from_bits(ecn as u8));
             count += 1;
         }
+        socket.read(now, count);
         if count == 0 {
             socket.reader = Some(context.waker().clone());
             return Poll::Pending;
@@ -268,9 +375,18 @@ impl UdpSender for MemorySender {
     fn poll_send(
         self: Pin<&mut Self>,
         transmit: &Transmit<'_>,
-        _context: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         let now = self.network.0.clock.now();
+        if let Some((host, timer)) = &self.late {
+            let mut host = guard(host);
+            let runs = host.runs(now).max(host.spend(now, 0));
+            if runs > now {
+                timer.set(Some(runs));
+                return timer.poll_fired(context).map(Ok);
+            }
+            host.spend(now, 1);
+        }
         let mut state = self.network.lock();
         let socket = state.socket(self.host);
         if socket.gone {
@@ -292,6 +408,10 @@ impl UdpSender for MemorySender {
     }
 
     fn max_transmit_segments(&self) -> NonZeroUsize {
-        self.network.0.segments
+        let segments = self.network.0.segments;
+        match &self.late {
+            Some((host, _)) => segments.min(guard(host).batch()),
+            None => segments,
+        }
     }
 }

@@ -41,7 +41,7 @@ pub async fn check(
     let config = files.read_terminal()?;
     let paired = find(files, gateway)?;
     let identity = tokio::sync::watch::channel(Arc::new(files.identity()?)).1;
-    let endpoint = terminal::endpoint(&identity.borrow())?;
+    let endpoint = terminal::endpoint(&identity.borrow(), config.ingress.mark())?;
     let connector = || {
         terminal::connector(
             files,
@@ -79,7 +79,10 @@ pub async fn check(
             None => Tried::default(),
         }
     };
-    let (udp, tcp) = tokio::join!(silence::udp(&connector, longest), tcp);
+    let (udp, tcp) = tokio::join!(
+        silence::udp(&connector, config.ingress.mark(), longest),
+        tcp
+    );
     report.udp_silence(&udp);
     report.tcp_silence(&tcp);
     let mut rates = None;

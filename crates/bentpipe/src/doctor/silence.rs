@@ -62,12 +62,13 @@ pub fn seconds(time: Duration) -> String {
 /// Asks a gateway to answer after a silence.
 pub async fn udp(
     connector: &impl Fn() -> Result<Connector<Machine>, Failure>,
+    mark: Option<u32>,
     longest: Duration,
 ) -> Tried {
     Tried::with(longest, async |silence| {
         let mut connector = connector().ok()?;
         // A mapping is of a port.
-        connector.endpoint = terminal::endpoint(&connector.identity.borrow()).ok()?;
+        connector.endpoint = terminal::endpoint(&connector.identity.borrow(), mark).ok()?;
         connector.transport.keep_alive = longest * 10;
         let session = connector.open().await.ok()?;
         session.accepted().await.ok()?;

@@ -196,7 +196,7 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
         ..config.transport.clone()
     };
     let server = server_config(&identity, registry.clone(), &transport);
-    let (endpoint, received) = quic::endpoint(config.listen, &identity, Some(server.clone()))
+    let (endpoint, received) = quic::endpoint(config.listen, &identity, Some(server.clone()), None)
         .map_err(|error| daemon::cannot_listen("listen", "UDP", config.listen, &error))?;
     let (keeper, paths) = Keeper::start(files.paths());
     let volumes = Volumes::open(files.volumes());

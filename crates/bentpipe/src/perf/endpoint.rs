@@ -14,7 +14,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 
 /// An endpoint at `address` for connections of these versions of QUIC; with `server` it accepts
 /// them.
@@ -36,8 +36,9 @@ pub fn open(
 
 /// Certificates in a PEM file, at least one.
 pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failure> {
-    let read = CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+    let text = failure::read(path)?;
+    let read = CertificateDer::pem_slice_iter(text.as_bytes())
+        .collect::<Result<Vec<_>, _>>()
         .map_err(|error| Failure::file(path, format!("not certificates in PEM: {error}")))?;
     if read.is_empty() {
         return Err(Failure::file(path, "there is no certificate in it"));

@@ -135,9 +135,11 @@ fn init(config: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+const WANTED: &str = "`bentpipe quic-pep init` writes a first one";
+
 fn start(path: &Path) -> Result<(), Failure> {
-    let config: QuicPep =
-        toml::from_str(&failure::read(path)?).map_err(|error| Failure::file(path, error))?;
+    let config: QuicPep = toml::from_str(&failure::read_or(path, WANTED)?)
+        .map_err(|error| Failure::file(path, error))?;
     config.check().map_err(|why| Failure::file(path, why))?;
     log::set_level(&config.log);
     let certificates = certificates(path, &config)?;

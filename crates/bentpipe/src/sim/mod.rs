@@ -52,20 +52,25 @@ pub fn run(command: Command) -> Result<(), Failure> {
         (Some(Subcommand::RecordHost(command)), _) => record_host::run(&command),
         (None, Some(plan)) => study(&plan, &command.out),
         (None, None) => Err(Failure::Configuration(
-            "sim: give a plan, or 'budgets'".into(),
+            "sim: give a plan, or `budgets`, `never-worst` or `record-host`".into(),
         )),
     }
 }
 
+/// What a study is given.
+const WANTED: &str = "sim takes a plan, a file like those in campaigns/ (docs/campaigns.md), or one of `budgets`, `never-worst` and `record-host`";
+/// Where it was a scenario.
+const A_SCENARIO: &str = "this is a scenario, and sim takes a plan, which names scenarios and what crosses them (campaigns/ has some); `bentpipe link explain` says what a scenario amounts to, `bentpipe emulate` runs it";
+
 /// Runs a plan with all points of its sweep.
 fn study(path: &Path, out: &Path) -> Result<(), Failure> {
     let beside = path.parent().unwrap_or(Path::new(""));
-    let text = failure::read(path)?;
+    if scenario::is_preset(path) {
+        return Err(Failure::file(path, A_SCENARIO));
+    }
+    let text = failure::read_or(path, WANTED)?;
     if scenario::looks_like_one(&text) {
-        return Err(Failure::file(
-            path,
-            "this is a scenario, and sim takes a plan, which names scenarios and what crosses them (campaigns/ has some); `bentpipe link explain` says what a scenario amounts to, `bentpipe emulate` runs it",
-        ));
+        return Err(Failure::file(path, A_SCENARIO));
     }
     let points = points(&text, beside).map_err(|problem| Failure::file(path, problem))?;
     write_json(&out.join("resolved.json"), &points)?;

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bentpipe_tunnel::terminal::quic_choice::{Decision, QuicChoiceSnapshot};
 use clap::Args;
 
 use super::{GatewayStatus, SessionStatus, Status};
@@ -124,6 +125,14 @@ fn for_people(status: &Status) -> String {
         lines.push(format!("gateways: {}", status.gateways.len()));
         lines.extend(status.gateways.iter().map(gateway));
     }
+    if let Some(tun) = &status.tun {
+        let addresses: Vec<_> = tun.addresses.iter().map(ToString::to_string).collect();
+        lines.push(format!(
+            "this machine's own traffic: by {} ({})",
+            tun.interface,
+            addresses.join(", ")
+        ));
+    }
     let flows = &status.flows;
     lines.push(format!(
         "flows: {} open, {} ended; {} into the tunnel, {} out of it",
@@ -135,11 +144,20 @@ fn for_people(status: &Status) -> String {
     for (cause, count) in &flows.failed {
         lines.push(format!("  {count} failed: {}", cause.replace('_', " ")));
     }
+    for (cause, count) in &flows.dropped_datagrams {
+        lines.push(format!(
+            "  {count} datagrams dropped: {}",
+            cause.replace('_', " ")
+        ));
+    }
     if let Some(dns) = &status.dns {
         lines.push(format!(
             "dns: {} questions, {} answered from what was kept, {} with what had expired, {} not; {} went to the gateway, {} of them ahead of time",
             dns.questions, dns.kept, dns.stale, dns.failed, dns.asked, dns.renewed
         ));
+    }
+    if let Some(choice) = &status.quic {
+        lines.extend(quic(choice));
     }
     for name in &status.names {
         lines.push(format!(
@@ -151,6 +169,26 @@ fn for_people(status: &Status) -> String {
         ));
     }
     lines.join("\n")
+}
+
+/// What becomes of applications' own QUIC, why, and the times behind it.
+fn quic(choice: &QuicChoiceSnapshot) -> Vec<String> {
+    let decision = match choice.decision {
+        Decision::Learning => "tunnelled and refused in turns",
+        Decision::Tunnel => "tunnelled",
+        Decision::Refuse => "refused",
+    };
+    let mut lines = vec![format!(
+        "quic of applications: {decision}, because {}; {} visits tunnelled, {} refused, one of {} for comparison",
+        choice.why, choice.tunnelled, choice.refused, choice.explores_one_of
+    )];
+    lines.extend(choice.times.iter().map(|times| {
+        format!(
+            "  first {:>8} bytes: {:.0} ms by QUIC, {:.0} ms by TCP, {} servers",
+            times.bytes, times.quic_ms, times.tcp_ms, times.servers
+        )
+    }));
+    lines
 }
 
 fn gateway(gateway: &GatewayStatus) -> String {

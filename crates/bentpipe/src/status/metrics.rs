@@ -110,6 +110,18 @@ fn text(status: &Status) -> String {
     for (cause, count) in &flows.failed {
         text.line("bentpipe_flows_failed_total", &[("cause", cause)], count);
     }
+    text.head(
+        "bentpipe_datagrams_dropped_total",
+        "counter",
+        "Datagrams of UDP and IP that this end has dropped, by cause",
+    );
+    for (cause, count) in &flows.dropped_datagrams {
+        text.line(
+            "bentpipe_datagrams_dropped_total",
+            &[("cause", cause)],
+            count,
+        );
+    }
     if let Some(dns) = &status.dns {
         for (name, help, value) in [
             ("questions", "Questions of applications", dns.questions),
@@ -129,6 +141,19 @@ fn text(status: &Status) -> String {
                 help,
                 value,
             );
+        }
+    }
+    if let Some(quic) = &status.quic {
+        let name = "bentpipe_quic_visits_total";
+        let help = "Visits of hosts to servers that had QUIC of their own, or were refused it";
+        text.head(name, "counter", help);
+        text.line(name, &[("quic", "tunnelled")], quic.tunnelled);
+        text.line(name, &[("quic", "refused")], quic.refused);
+        if let Some(ratio) = quic.quic_to_tcp {
+            let name = "bentpipe_quic_to_tcp_ratio";
+            let help = "How many times as long as by TCP transfers take by applications' own QUIC";
+            text.head(name, "gauge", help);
+            text.line(name, &[], ratio);
         }
     }
     type Figure = fn(&SessionStatus) -> f64;

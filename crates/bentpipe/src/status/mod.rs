@@ -12,6 +12,7 @@ pub use metrics::serve as serve_metrics;
 pub use socket::StatusSocket;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,6 +21,7 @@ use bentpipe_tunnel::flow::tally::TallySnapshot;
 use bentpipe_tunnel::identity::Fingerprint;
 use bentpipe_tunnel::terminal::GatewayState;
 use bentpipe_tunnel::terminal::dns::ResolverSnapshot;
+use bentpipe_tunnel::terminal::quic_choice::QuicChoiceSnapshot;
 use serde::{Deserialize, Serialize};
 
 /// How an end stands.
@@ -49,10 +51,25 @@ pub struct Status {
     /// Questions of DNS, of a terminal with a resolver.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dns: Option<ResolverSnapshot>,
+    /// The interface that this machine's own traffic is routed to, of a terminal that takes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tun: Option<TunStatus>,
     /// The servers' names whose flows have carried most, of a terminal, as far as they are known:
     /// from its resolver, from proxies' clients, from TLS handshakes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<NameSnapshot>,
+    /// Whether applications' own QUIC is tunnelled, of a terminal where measurements decide that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quic: Option<QuicChoiceSnapshot>,
+}
+
+/// The interface that a terminal's machine routes its own traffic to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TunStatus {
+    /// Its name.
+    pub interface: String,
+    /// Its addresses: the gateway's for packets, and those that programs have.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// A gateway of a terminal that has several.
@@ -117,6 +134,9 @@ pub struct FlowStatus {
     pub ended: u64,
     /// Refused or reset, by cause.
     pub failed: BTreeMap<String, u64>,
+    /// Datagrams of UDP and IP that this end has dropped, by cause.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub dropped_datagrams: BTreeMap<String, u64>,
     /// From local sockets into the tunnel, of flows that are over.
     pub up_bytes: u64,
     /// From the tunnel to local sockets, of flows that are over.
@@ -146,20 +166,26 @@ impl Status {
             sessions,
             gateways: Vec::new(),
             dns: None,
+            tun: None,
             names: Vec::new(),
+            quic: None,
             flows: FlowStatus {
                 open: flows.open,
                 ended: flows.ended,
-                failed: flows
-                    .failed
-                    .into_iter()
-                    .map(|(cause, count)| (cause.to_owned(), count))
-                    .collect(),
+                failed: by_cause(flows.failed),
+                dropped_datagrams: by_cause(flows.dropped),
                 up_bytes: flows.up_bytes,
                 down_bytes: flows.down_bytes,
             },
         }
     }
+}
+
+fn by_cause(counts: BTreeMap<&'static str, u64>) -> BTreeMap<String, u64> {
+    let counts = counts.into_iter();
+    counts
+        .map(|(cause, count)| (cause.to_owned(), count))
+        .collect()
 }
 
 impl SessionStatus {

@@ -1,5 +1,5 @@
-//! What the first box of a distributed proxy tells the second of a connection: a header of
-//! the PROXY protocol, version 2 (HAProxy's specification, section 2.2).
+//! What a box of a distributed proxy tells the next of a connection: a header of the PROXY
+//! protocol, version 2 (HAProxy's specification, section 2.2).
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,8 +18,10 @@ pub(super) fn write(client: SocketAddr, destination: SocketAddr) -> io::Result<V
     Builder::with_addresses(command, Protocol::Stream, (client, destination)).build()
 }
 
-/// Reads a header, and where the connection was to go.
-pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<SocketAddr> {
+/// Reads a header: the client, and where its connection was to go.
+pub(super) async fn read(
+    stream: &mut (impl AsyncRead + Unpin),
+) -> io::Result<(SocketAddr, SocketAddr)> {
     let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
     let mut text = vec![0; START];
     stream.read_exact(&mut text).await?;
@@ -32,8 +34,14 @@ pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<So
     let header = Header::try_from(&text[..])
         .map_err(|error| wrong(format!("no header of the PROXY protocol: {error}")))?;
     match header.addresses {
-        Addresses::IPv4(v4) => Ok((v4.destination_address, v4.destination_port).into()),
-        Addresses::IPv6(v6) => Ok((v6.destination_address, v6.destination_port).into()),
+        Addresses::IPv4(v4) => Ok((
+            (v4.source_address, v4.source_port).into(),
+            (v4.destination_address, v4.destination_port).into(),
+        )),
+        Addresses::IPv6(v6) => Ok((
+            (v6.source_address, v6.source_port).into(),
+            (v6.destination_address, v6.destination_port).into(),
+        )),
         _ => Err(wrong("a header without a destination".into())),
     }
 }
@@ -43,16 +51,17 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_destination_is_told_whole_and_the_data_behind_it_are_left() {
+    async fn client_and_destination_are_told_whole_and_the_data_behind_it_are_left() {
         for (client, destination) in [
             ("192.0.2.1:1", "198.51.100.7:443"),
             ("[2001:db8::1]:1", "[2001:db8::2]:8080"),
         ] {
-            let destination: SocketAddr = destination.parse().unwrap();
-            let mut text = write(client.parse().unwrap(), destination).unwrap();
+            let [client, destination]: [SocketAddr; 2] =
+                [client, destination].map(|address| address.parse().unwrap());
+            let mut text = write(client, destination).unwrap();
             text.extend_from_slice(b"data");
             let mut rest = &text[..];
-            assert_eq!(read(&mut rest).await.unwrap(), destination);
+            assert_eq!(read(&mut rest).await.unwrap(), (client, destination));
             assert_eq!(rest, b"data");
         }
     }

@@ -40,9 +40,9 @@ const MARKS: [u32; 2] = [0x6271_0000, 0x6272_0000];
 ///
 /// It takes TCP connections that pass through this machine, and makes others onwards, so that
 /// each part of the way has congestion control of its own; applications notice nothing. Alone
-/// at the gateway (integrated), or in two boxes around the satellite (distributed): the first
-/// with --via, the second with --listen. IT ADDS NO ENCRYPTION, also not between the two: what
-/// was readable stays readable. It is here to be compared with; the tunnel is for use. Needs
+/// at the gateway (integrated), or in boxes one behind the other (distributed), two around the
+/// satellite or more: the first with --via, the last with --listen, those between with both. IT
+/// ADDS NO ENCRYPTION, also not between the boxes: what was readable stays readable. It is here to be compared with; the tunnel is for use. Needs
 /// root.
 #[derive(Debug, Args)]
 pub struct Command {
@@ -60,10 +60,10 @@ pub struct Command {
     /// Leave the connections to these networks alone
     #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
     leave: Vec<IpNet>,
-    /// The second box: address and TCP port of its --listen
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "listen")]
+    /// The next box: address and TCP port of its --listen
+    #[arg(long, value_name = "ADDRESS:PORT")]
     via: Option<SocketAddr>,
-    /// Be the second box: take the connections of the first one at this address
+    /// Be a box behind another: take its connections at this address
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -71,7 +71,7 @@ pub struct Command {
         conflicts_with = "interfaces"
     )]
     listen: Option<SocketAddr>,
-    /// With --listen: where the first box is; nobody else is served
+    /// With --listen: where the box before is; nobody else is served
     #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
     from: Vec<IpNet>,
     /// With --listen: networks that may be dialled although they are not public
@@ -79,7 +79,8 @@ pub struct Command {
         long,
         value_name = "NETWORK",
         value_delimiter = ',',
-        requires = "listen"
+        requires = "listen",
+        conflicts_with = "via"
     )]
     allow: Vec<IpNet>,
     /// Congestion controller towards clients, by the kernel's name
@@ -96,19 +97,29 @@ pub struct Command {
     next_window: Option<u32>,
 }
 
+/// How connections come in.
+#[derive(Debug)]
+enum Incoming {
+    /// On their way to somewhere else: TPROXY leaves the destination in place.
+    Taken,
+    /// From another box in these networks, which says where they were going.
+    Told(Vec<IpNet>),
+}
+
 /// Where connections go on.
 #[derive(Debug)]
 enum Onwards {
     /// To where they were going.
     Destination,
-    /// To the second box, which is told where they were going.
+    /// To where another box says that they were going, if that may be dialled.
+    Allowed(Egress),
+    /// To the next box, which is told where they were going.
     Via(SocketAddr),
-    /// This is the second box: to where the first says, if that may be dialled.
-    Told(Egress),
 }
 
 #[derive(Debug)]
 struct Proxy {
+    incoming: Incoming,
     onwards: Onwards,
     next: TcpOptions,
     room: Semaphore,
@@ -125,9 +136,13 @@ async fn serve(command: Command) -> Result<(), Failure> {
     let next = command.side("next", &command.next_controller, command.next_window)?;
     let (listeners, rules) = listeners(&command).await?;
     let proxy = Arc::new(Proxy {
-        onwards: match (command.listen, command.via) {
-            (Some(_), _) => Onwards::Told(Egress::new(command.allow)),
-            (None, Some(second)) => Onwards::Via(second),
+        incoming: match command.listen {
+            Some(_) => Incoming::Told(command.from),
+            None => Incoming::Taken,
+        },
+        onwards: match (command.via, command.listen) {
+            (Some(next), _) => Onwards::Via(next),
+            (None, Some(_)) => Onwards::Allowed(Egress::new(command.allow)),
             (None, None) => Onwards::Destination,
         },
         next,
@@ -138,7 +153,7 @@ async fn serve(command: Command) -> Result<(), Failure> {
         clients
             .apply(&SockRef::from(&listener))
             .map_err(anyhow::Error::from)?;
-        accepting.spawn(accept(listener, proxy.clone(), command.from.clone()));
+        accepting.spawn(accept(listener, proxy.clone()));
     }
     daemon::ready(format_args!(
         "tcp-pep: splitting TCP connections, unencrypted"
@@ -208,6 +223,7 @@ async fn listeners(
         after_origin: Vec::new(),
         fail: Fail::Open,
         protocols: Protocols::Tcp,
+        tun: None,
     };
     let installed = tproxy::install(capture).await;
     let Transparent {
@@ -219,7 +235,7 @@ async fn listeners(
     ))
 }
 
-async fn accept(listener: TcpListener, proxy: Arc<Proxy>, from: Vec<IpNet>) {
+async fn accept(listener: TcpListener, proxy: Arc<Proxy>) {
     loop {
         let (stream, client) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -229,9 +245,10 @@ async fn accept(listener: TcpListener, proxy: Arc<Proxy>, from: Vec<IpNet>) {
                 continue;
             }
         };
-        let address = client.ip().to_canonical();
-        if matches!(proxy.onwards, Onwards::Told(_))
-            && !from.iter().any(|network| network.contains(&address))
+        if let Incoming::Told(from) = &proxy.incoming
+            && !from
+                .iter()
+                .any(|net| net.contains(&client.ip().to_canonical()))
         {
             tracing::warn!(%client, "not among --from: not served");
             continue;
@@ -253,25 +270,30 @@ impl Proxy {
     /// Carries a client's connection on, until both directions have ended or one has failed;
     /// then the other is reset.
     async fn carry(&self, stream: TcpStream, client: SocketAddr) -> io::Result<()> {
-        // TPROXY leaves the destination in place: it is this socket's own address.
-        let destination = stream.local_addr()?;
+        let own_address = stream.local_addr()?;
         let mut here = TcpFlow::new(stream)?;
-        let mut there = match &self.onwards {
-            Onwards::Destination => TcpFlow::new(self.next.connect(destination).await?)?,
-            Onwards::Via(second) => {
-                let mut there = TcpFlow::new(self.next.connect(*second).await?)?;
+        let (client, destination) = match &self.incoming {
+            Incoming::Taken => (client, own_address),
+            Incoming::Told(_) => {
+                let told = tokio::time::timeout(HEADER_PATIENCE, header::read(&mut here));
+                told.await.map_err(|_| io::ErrorKind::TimedOut)??
+            }
+        };
+        if let Onwards::Allowed(egress) = &self.onwards {
+            let own = bentpipe_os::machine::Machine::new(Bytes::new(0)).own_addresses()?;
+            egress
+                .check(destination.ip(), &own)
+                .map_err(|why| io::Error::other(format!("{destination}: {why}")))?;
+        }
+        let mut there = match self.onwards {
+            Onwards::Via(next) => {
+                let mut there = TcpFlow::new(self.next.connect(next).await?)?;
                 there
                     .write_all(&header::write(client, destination)?)
                     .await?;
                 there
             }
-            Onwards::Told(egress) => {
-                let told = tokio::time::timeout(HEADER_PATIENCE, header::read(&mut here));
-                let destination = told.await.map_err(|_| io::ErrorKind::TimedOut)??;
-                let own = bentpipe_os::machine::Machine::new(Bytes::new(0)).own_addresses()?;
-                egress
-                    .check(destination.ip(), &own)
-                    .map_err(|why| io::Error::other(format!("{destination}: {why}")))?;
+            Onwards::Destination | Onwards::Allowed(_) => {
                 TcpFlow::new(self.next.connect(destination).await?)?
             }
         };

@@ -85,7 +85,7 @@ pub async fn join(files: Files, line: EnrolmentLine, add: bool) -> Result<(), Fa
         token: None,
     };
     let one_time = line.one_time_identity();
-    let endpoint = endpoint(&one_time)?;
+    let endpoint = endpoint(&one_time, config.ingress.mark())?;
     let connector = connector(
         &files,
         &config,

@@ -70,7 +70,7 @@ async fn at(
     old: &Arc<Identity>,
     new: Fingerprint,
 ) -> Result<Result<(), String>, Failure> {
-    let endpoint = endpoint(old)?;
+    let endpoint = endpoint(old, config.ingress.mark())?;
     let identity = tokio::sync::watch::channel(old.clone()).1;
     let connector = connector(
         files,

@@ -11,6 +11,7 @@
 
 pub(crate) mod nft;
 mod routes;
+pub mod tun;
 mod ruleset;
 mod packets;
 pub mod held;
@@ -30,6 +31,7 @@ use tokio::sync::Notify;
 pub use firewall::{Firewall, Obstacle};
 use held::{Held, Source};
 use ruleset::Ruleset;
+pub use tun::Tun;
 
 use crate::ip::{Interface, IpError};
 use crate::network_changes;
@@ -82,6 +84,8 @@ pub enum ApplicationQuic {
     Tunnel,
     /// It is answered with ICMP port unreachable, and applications fall back to TCP at once.
     Refuse,
+    /// One or the other, by how long transfers of both kinds have taken here.
+    Auto,
 }
 
 /// What becomes of packets that would pass and are neither TCP nor UDP, such as pings.
@@ -124,6 +128,8 @@ pub struct Capture {
     pub after_origin: Vec<u16>,
     /// What is taken.
     pub protocols: Protocols,
+    /// This machine's own traffic is taken too.
+    pub tun: Option<Tun>,
 }
 
 impl Capture {
@@ -216,8 +222,9 @@ pub struct Transparent {
     pub ipv6: Option<TcpListener>,
     /// Of UDP, for each of the two, if it is taken; [`udp::carry`] takes them.
     pub udp: Vec<UdpSocket>,
-    /// By which packets of other protocols leave for the tunnel.
-    pub ip: Option<Interface>,
+    /// By which packets of other protocols leave for the tunnel, and to which this machine's own
+    /// traffic is routed.
+    pub interface: Option<Interface>,
     /// Connections that are held back until their origin has answered.
     pub held: Option<(Held, Source)>,
     /// The rules that lead there.
@@ -272,10 +279,14 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
             udp.push(udp::listen((Ipv6Addr::LOCALHOST, port).into())?);
         }
     }
-    let ip = match capture.tunnels_packets() {
-        true => Some(packets::interface(&capture)?),
+    let interface = match capture.tunnels_packets() || capture.tun.is_some() {
+        true => Some(packets::interface(&capture, ipv6.is_some())?),
         false => None,
     };
+    if let (Some(interface), Some(_)) = (&interface, &capture.tun) {
+        tun::add_sources(interface, ipv6.is_some())
+            .map_err(|source| TransparentError::Routes { source })?;
+    }
     let mut held = None;
     if !capture.after_origin.is_empty() {
         match held::open(port, mark) {
@@ -298,6 +309,13 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
         }
         return Err(error);
     }
+    // Last: nothing is routed to an interface from which nobody takes it.
+    if let Err(source) = rules.route() {
+        if !existed {
+            release(port).await;
+        }
+        return Err(TransparentError::Routes { source });
+    }
     if existed {
         tracing::info!("the rules of an earlier terminal have been taken over");
     }
@@ -306,7 +324,7 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
         ipv4,
         ipv6,
         udp,
-        ip,
+        interface,
         held,
         rules,
     })
@@ -357,6 +375,7 @@ pub async fn release(port: u16) -> bool {
     let _ = nft::load(format!("delete table inet {}\n", table(port))).await;
     routes::remove(mark(port));
     routes::remove(packets::mark(port));
+    tun::remove(port);
     existed
 }
 
@@ -391,16 +410,27 @@ impl Rules {
     fn ruleset(&self) -> String {
         let capture = self.capture();
         let ruleset = Ruleset {
-            connected: connected(),
+            connected: connected(capture.tun.as_ref()),
             table: table(capture.port),
             mark: mark(capture.port),
             ip_mark: packets::mark(capture.port),
-            device: packets::device(capture.port),
+            device: packets::device(&capture),
             ipv6: self.ipv6,
             holds: self.holds,
             capture: &capture,
         };
         ruleset.text()
+    }
+
+    /// Puts the routes of this machine's own traffic in force.
+    fn route(&self) -> io::Result<()> {
+        let capture = self.capture();
+        let Some(tun) = &capture.tun else {
+            return Ok(());
+        };
+        let mut left_alone = connected(Some(tun));
+        left_alone.extend(&capture.leave);
+        tun::route(&capture, tun, &left_alone, self.ipv6)
     }
 
     async fn tell_obstacles(&self) {
@@ -420,13 +450,27 @@ impl Rules {
         if before.tunnels_packets() != new.tunnels_packets() {
             return Err(TransparentError::Restart);
         }
+        let interface = before.tun.as_ref().map(|tun| tun.interface.clone());
+        let tun = interface.map(|interface| Tun {
+            interface,
+            ..new
+                .tun
+                .or_else(|| before.tun.clone())
+                .expect("one of the two")
+        });
         *self.lock() = Capture {
             interfaces: before.interfaces.clone(),
             port: before.port,
             after_origin: before.after_origin.clone(),
+            tun,
             ..new
         };
-        let changed = nft::load(self.ruleset()).await;
+        let changed = match nft::load(self.ruleset()).await {
+            Ok(()) => self
+                .route()
+                .map_err(|source| TransparentError::Routes { source }),
+            failed => failed,
+        };
         if changed.is_err() {
             *self.lock() = before;
         }
@@ -478,6 +522,9 @@ impl Rules {
             {
                 tracing::debug!("routes of packets: {error}");
             }
+            if let Err(error) = self.route() {
+                tracing::debug!("routes of this machine's own traffic: {error}");
+            }
             let families = [routes::Family::V4, routes::Family::V6];
             for family in families.into_iter().take(1 + usize::from(self.ipv6)) {
                 if let Err(error) = routes::add(family, mark(port)) {
@@ -494,12 +541,13 @@ impl Rules {
     }
 }
 
-/// The networks that this machine has an address in.
-fn connected() -> Vec<IpNet> {
+/// The networks that this machine has an address in, but for those of the tunnel's own interface.
+fn connected(tun: Option<&Tun>) -> Vec<IpNet> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let mut networks: Vec<_> = interfaces
         .iter()
         .filter(|interface| !interface.is_loopback())
+        .filter(|interface| tun.is_none_or(|tun| interface.name != tun.interface))
         .filter_map(|interface| {
             let prefix = match &interface.addr {
                 if_addrs::IfAddr::V4(address) => address.prefixlen,

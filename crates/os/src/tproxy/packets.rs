@@ -16,25 +16,31 @@ pub(super) fn mark(port: u16) -> u32 {
 }
 
 /// The name of the interface.
-pub(super) fn device(port: u16) -> String {
-    format!("bp-ip-{port}")
+pub(super) fn device(capture: &Capture) -> String {
+    match &capture.tun {
+        Some(tun) => tun.interface.clone(),
+        None => format!("bp-ip-{}", capture.port),
+    }
 }
 
 /// Makes the interface and its routes.
-pub(super) fn interface(capture: &Capture) -> Result<Interface, TransparentError> {
+pub(super) fn interface(capture: &Capture, ipv6: bool) -> Result<Interface, TransparentError> {
     let failed = |error| TransparentError::Ip(Box::new(error));
-    ip::check_terminal().map_err(failed)?;
+    if !capture.interfaces.is_empty() && capture.tunnels_packets() {
+        ip::check_terminal().map_err(failed)?;
+    }
     // Until the gateway assigns others: an interface without addresses has no packets
     // translated, and nobody could be told why nothing comes back (RFC 7600; RFC 6666).
     let unassigned = ["192.0.0.8/32", "100::8/128"].map(|text| text.parse().expect("networks"));
-    let interface = Interface::open(&device(capture.port), &unassigned).map_err(failed)?;
+    let unassigned = &unassigned[..1 + usize::from(ipv6)];
+    let interface = Interface::open(&device(capture), unassigned).map_err(failed)?;
     route(capture).map_err(|source| TransparentError::Routes { source })?;
     Ok(interface)
 }
 
 /// Leads packets to their interface; no error if that is so already.
 pub(super) fn route(capture: &Capture) -> io::Result<()> {
-    let (mark, device) = (mark(capture.port), device(capture.port));
+    let (mark, device) = (mark(capture.port), device(capture));
     let closed = capture.fail == Fail::Closed;
     routes::add_through(routes::Family::V4, mark, &device, closed)?;
     if let Err(error) = routes::add_through(routes::Family::V6, mark, &device, closed) {

@@ -84,7 +84,7 @@ pub(super) fn remove(mark: u32) {
 }
 
 impl Family {
-    fn number(self) -> AddressFamily {
+    pub(super) fn number(self) -> AddressFamily {
         match self {
             Self::V4 => AddressFamily::Inet,
             Self::V6 => AddressFamily::Inet6,
@@ -93,7 +93,7 @@ impl Family {
 }
 
 /// All destinations, by a device.
-fn through(family: Family, mark: u32, device: u32) -> RouteMessage {
+pub(super) fn through(family: Family, mark: u32, device: u32) -> RouteMessage {
     let mut message = route(family, mark, device);
     message.header.scope = RouteScope::Link;
     message.header.kind = RouteType::Unicast;
@@ -101,7 +101,7 @@ fn through(family: Family, mark: u32, device: u32) -> RouteMessage {
 }
 
 /// No destination, where there is no other route.
-fn unreachable(family: Family, mark: u32) -> RouteMessage {
+pub(super) fn unreachable(family: Family, mark: u32) -> RouteMessage {
     let mut message = route(family, mark, 0);
     message.header.scope = RouteScope::Universe;
     message.header.kind = RouteType::Unreachable;

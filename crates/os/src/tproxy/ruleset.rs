@@ -17,7 +17,12 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use ipnet::IpNet;
 
 use super::held::refused;
+use super::tun::{self, Tun};
 use super::{ApplicationQuic, Capture, Fail, OtherProtocols, Protocols};
+use crate::dns;
+
+/// Packets of TCP other than a connection's first.
+const NOT_FIRST: &str = "tcp flags & (fin | syn | rst | ack) != syn";
 
 /// What the table is made from.
 pub(super) struct Ruleset<'a> {
@@ -60,6 +65,15 @@ impl Ruleset<'_> {
             true => (sets(), self.let_in()),
             false => Default::default(),
         };
+        let own = self.capture.tun.as_ref().map(|_| tun::taken(port));
+        let own_in = own.map_or_else(String::new, |own| {
+            format!("iifname \"lo\" meta mark {own:#x} goto own\n")
+        });
+        let others = match names.is_empty() {
+            true => "return\n".to_owned(),
+            false => format!("iifname != {{ {names} }} return\n"),
+        };
+        let answers = self.answers();
         let mut text = format!(
             "table inet {table}\n\
              delete table inet {table}\n\
@@ -68,48 +82,112 @@ impl Ruleset<'_> {
              chain ingress {{\n\
              type filter hook prerouting priority mangle; policy accept;\n\
              {let_in}\
-             iifname != {{ {names} }} return\n\
+             {own_in}\
+             {others}\
              fib daddr type {{ local, broadcast, anycast, multicast }} return\n\
              ct mark {mark:#x} goto take\n\
              socket transparent 1 socket wildcard 0 goto take\n\
-             meta l4proto tcp tcp flags & (fin | syn | rst | ack) != syn return\n\
-             ct direction reply return\n\
-             ct state related return\n"
+             ct direction reply {answers}return\n\
+             ct state related {answers}return\n\
+             meta l4proto tcp {NOT_FIRST} return\n"
         );
+        text.push_str(&self.questions());
         for (family, networks) in [("ip", v4), ("ip6", v6)] {
             if !networks.is_empty() {
                 let list: Vec<_> = networks.iter().map(IpNet::to_string).collect();
                 let _ = writeln!(text, "{family} daddr {{ {} }} return", list.join(", "));
             }
         }
-        let others = match self.capture.protocols {
-            Protocols::Tcp => "meta l4proto != tcp return\n".to_owned(),
+        text.push_str("goto decide\n}\n");
+        text.push_str(&self.decide());
+        text.push_str(&self.take());
+        if self.holds {
+            text.push_str(&self.held());
+        }
+        if self.capture.tunnels_packets() {
+            text.push_str(&self.packets());
+        }
+        if let Some(tun) = &self.capture.tun {
+            text.push_str(&self.own(tun));
+        }
+        text.push_str("}\n");
+        text
+    }
+
+    /// Where answers go that servers give to those who have asked them past the terminal: back by
+    /// the same way, which is not that of this machine's own traffic.
+    fn answers(&self) -> String {
+        let port = self.capture.port;
+        let tun = self.capture.tun.as_ref();
+        tun.map_or_else(String::new, |_| {
+            format!("meta mark set {:#x} ", tun::past(port))
+        })
+    }
+
+    /// Questions of DNS that are taken although they go to networks that are left alone.
+    fn questions(&self) -> String {
+        let Some(tun) = self.capture.tun.as_ref().filter(|tun| tun.dns) else {
+            return String::new();
+        };
+        let mut text = String::new();
+        for ipv4 in [true, false] {
+            let family = if ipv4 { "ip" } else { "ip6" };
+            let left: Vec<_> = IpNet::aggregate(&tun.leave)
+                .iter()
+                .filter(|network| network.addr().is_ipv4() == ipv4)
+                .map(IpNet::to_string)
+                .collect();
+            let but = match left.is_empty() {
+                true => format!("meta nfproto {}", if ipv4 { "ipv4" } else { "ipv6" }),
+                false => format!("{family} daddr != {{ {} }}", left.join(", ")),
+            };
+            let _ = writeln!(
+                text,
+                "meta l4proto {{ tcp, udp }} th dport {} {but} goto decide",
+                dns::PORT
+            );
+        }
+        text
+    }
+
+    /// What becomes of the first packets that could be taken.
+    fn decide(&self) -> String {
+        let mark = self.mark;
+        let mut text = "chain decide {\n".to_owned();
+        match self.capture.protocols {
+            Protocols::Tcp => text.push_str("meta l4proto != tcp return\n"),
             Protocols::TcpAndUdp { quic, other } => {
                 if quic == ApplicationQuic::Refuse {
                     text.push_str("udp dport 443 reject with icmpx port-unreachable\n");
                 }
-                match other {
-                    OtherProtocols::Refuse => {
-                        "meta l4proto != { tcp, udp } reject with icmpx admin-prohibited\n"
-                            .to_owned()
+                let _ = match other {
+                    OtherProtocols::Refuse => writeln!(
+                        text,
+                        "meta l4proto != {{ tcp, udp }} reject with icmpx admin-prohibited"
+                    ),
+                    OtherProtocols::Pass => {
+                        writeln!(text, "meta l4proto != {{ tcp, udp }} return")
                     }
-                    OtherProtocols::Pass => "meta l4proto != { tcp, udp } return\n".to_owned(),
-                    OtherProtocols::Tunnel => format!(
-                        "meta l4proto != {{ tcp, udp }} meta mark set {:#x} accept\n",
+                    OtherProtocols::Tunnel => writeln!(
+                        text,
+                        "meta l4proto != {{ tcp, udp }} meta mark set {:#x} accept",
                         self.ip_mark
                     ),
-                }
+                };
             }
-        };
-        text.push_str(&others);
+        }
         if self.holds {
             text.push_str(&self.hold());
         }
-        let _ = write!(
-            text,
-            "ct mark set {mark:#x} goto take\n\
-             }}\n\
-             chain take {{\n\
+        let _ = write!(text, "ct mark set {mark:#x} goto take\n}}\n");
+        text
+    }
+
+    /// How what is taken is handed to the listeners.
+    fn take(&self) -> String {
+        let (mark, port) = (self.mark, self.capture.port);
+        let mut text = format!(
+            "chain take {{\n\
              meta l4proto {{ icmp, ipv6-icmp }} meta mark set {mark:#x} accept\n\
              meta nfproto ipv4 meta l4proto {{ tcp, udp }} tproxy ip to {}:{port} meta mark set {mark:#x} accept\n",
             Ipv4Addr::LOCALHOST
@@ -123,14 +201,44 @@ impl Ruleset<'_> {
         }
         text.push_str(self.without_listener());
         text.push_str("}\n");
-        if self.holds {
-            text.push_str(&self.held());
-        }
-        if self.capture.tunnels_packets() {
-            text.push_str(&self.packets());
-        }
-        text.push_str("}\n");
         text
+    }
+
+    /// What this machine sends itself and routes to the interface: it takes the way through
+    /// loopback, where it comes in. What is forwarded there is none of the interfaces'.
+    fn own(&self, tun: &Tun) -> String {
+        let (mark, port) = (self.mark, self.capture.port);
+        let device = &tun.interface;
+        let (taken, past) = (tun::taken(port), tun::past(port));
+        let others = match self.capture.tunnels_packets() {
+            true => "meta l4proto != { tcp, udp } accept\n",
+            false => "",
+        };
+        format!(
+            "chain own {{\n\
+             ct mark {mark:#x} goto take\n\
+             meta l4proto tcp {NOT_FIRST} reject with tcp reset\n\
+             goto decide\n\
+             }}\n\
+             chain output {{\n\
+             type route hook output priority mangle; policy accept;\n\
+             oifname \"lo\" return\n\
+             ct direction original ct mark {mark:#x} meta mark set {taken:#x} accept\n\
+             oifname != \"{device}\" return\n\
+             ct direction reply meta mark set {past:#x} accept\n\
+             meta l4proto {{ icmp, ipv6-icmp }} ct state related meta mark set {past:#x} accept\n\
+             {others}\
+             meta mark set {taken:#x} accept\n\
+             }}\n\
+             chain forward_own {{\n\
+             type filter hook forward priority filter; policy accept;\n\
+             oifname != \"{device}\" return\n\
+             meta mark {:#x} accept\n\
+             meta l4proto tcp reject with tcp reset\n\
+             reject with icmpx admin-prohibited\n\
+             }}\n",
+            self.ip_mark
+        )
     }
 
     /// What becomes of what is to be taken when nobody listens at the port.
@@ -229,6 +337,10 @@ mod tests {
     };
 
     fn text(fail: Fail, protocols: Protocols) -> String {
+        text_of(fail, protocols, None)
+    }
+
+    fn text_of(fail: Fail, protocols: Protocols, tun: Option<Tun>) -> String {
         let capture = Capture {
             interfaces: vec!["lan0".into()],
             port: 4480,
@@ -236,6 +348,7 @@ mod tests {
             fail,
             after_origin: vec![22],
             protocols,
+            tun,
         };
         Ruleset {
             capture: &capture,
@@ -273,6 +386,33 @@ mod tests {
                 "{line}"
             );
         }
+    }
+
+    #[test]
+    fn questions_are_taken_in_networks_that_are_left_alone_but_for_those_that_are_listed() {
+        let tun = |dns| Tun {
+            interface: "bentpipe0".into(),
+            dns,
+            leave: vec!["10.20.0.0/16".parse().unwrap()],
+        };
+        let taken = text_of(Fail::Closed, ALL, Some(tun(true)));
+        let (at, left) = (
+            taken.find("th dport 53 ip daddr != { 10.20.0.0/16 } goto decide"),
+            taken.find("ip daddr { 10.0.0.0/8 } return"),
+        );
+        assert!(at.is_some() && at < left, "{taken}");
+        assert!(
+            taken.contains("th dport 53 meta nfproto ipv6 goto decide"),
+            "{taken}"
+        );
+        for other in [Some(tun(false)), None] {
+            assert!(!text_of(Fail::Closed, ALL, other).contains("dport 53"));
+        }
+    }
+
+    #[test]
+    fn what_this_machine_sends_is_looked_at_only_where_it_is_asked_for() {
+        assert!(!text(Fail::Closed, ALL).contains("hook output"));
     }
 
     #[test]

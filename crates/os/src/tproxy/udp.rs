@@ -12,8 +12,9 @@ use std::os::fd::AsRawFd as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bentpipe_tunnel::target::Target;
-use bentpipe_tunnel::terminal::Terminal;
 use bentpipe_tunnel::terminal::dns::Resolver;
+use bentpipe_tunnel::terminal::quic_choice::HTTPS;
+use bentpipe_tunnel::terminal::{Terminal, Unreachable};
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
@@ -112,6 +113,15 @@ fn begin(
         // The flow's socket came a moment later than this; a full one has enough.
         let _ = flow.try_send(datagram.to_vec());
         return;
+    }
+    if destination.port() == HTTPS
+        && !(to.terminal.quic_choice()).admits(client.ip(), destination.ip())
+    {
+        match icmp::tell(client, destination, Unreachable::Port) {
+            Ok(()) => return,
+            // An application that is not told would wait for its own timeouts.
+            Err(error) => tracing::debug!(%client, %destination, "QUIC not refused: {error}"),
+        }
     }
     let resolver = to.resolver.as_ref();
     let resolver = resolver.filter(|_| destination.port() == dns::PORT);

@@ -12,6 +12,7 @@ use noq::ConnectionError;
 use super::errors::{connection_error, lost, varint};
 use super::flows::{Flows, now};
 use super::{BidiStream, CHUNK, RecvStream, SendStream};
+use crate::drops::Drops;
 use crate::schedule::Scheduler;
 use crate::windows::{self, Pool, Windows};
 
@@ -89,10 +90,16 @@ impl Connection {
     }
 
     /// HTTP/3 on `connection`, whose flows are lent receive windows from `pool`, up to
-    /// `most` bytes each. Also what all its requests share.
-    pub fn new(connection: noq::Connection, pool: &Pool, most: u64) -> (Self, Flows) {
+    /// `most` bytes each, and whose dropped datagrams are counted in `drops`. Also what all its
+    /// requests share.
+    pub fn new(
+        connection: noq::Connection,
+        (pool, most): (&Pool, u64),
+        drops: Drops,
+    ) -> (Self, Flows) {
         let opens = connection.side().is_client();
-        let session = Flows::new(connection, Windows::new(pool.clone(), most, opens, now()));
+        let windows = Windows::new(pool.clone(), most, opens, now());
+        let session = Flows::new(connection, windows, drops);
         let telling = session.clone();
         tokio::spawn(async move {
             telling.windows.tell(&telling.connection).await;

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::datagrams::Datagrams;
+use crate::drops::Drops;
 use crate::schedule::{Class, Scheduler};
 use crate::windows::Windows;
 
@@ -33,10 +34,10 @@ pub struct Flows {
 }
 
 impl Flows {
-    pub(super) fn new(connection: noq::Connection, windows: Windows) -> Self {
+    pub(super) fn new(connection: noq::Connection, windows: Windows, drops: Drops) -> Self {
         Self {
             windows,
-            datagrams: Datagrams::new(connection.clone()),
+            datagrams: Datagrams::new(connection.clone(), drops),
             connection,
             stops: Stops::default(),
             scheduler: Scheduler::default(),

@@ -115,9 +115,10 @@ pub(crate) fn check(flows: &[FlowPlan], until: Span) -> Result<(), PlanError> {
                 value: plan.granularity,
             });
         }
-        plan.host
-            .check()
-            .map_err(|error| PlanError::Host { flow, error })?;
+        plan.host.check().map_err(|error| PlanError::Host {
+            of: format!("flows[{flow}]."),
+            error,
+        })?;
         plan.transport
             .settings
             .check()

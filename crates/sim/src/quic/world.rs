@@ -192,7 +192,12 @@ impl<'a> World<'a> {
                 Some(Wake::Node(node)) => {
                     if self.node_at[node] == Some(turn.at) {
                         self.node_at[node] = None;
-                        self.drive(node);
+                        let runs = self.machines[node].runs(turn.at);
+                        if runs > turn.at {
+                            self.wake_node(node, runs);
+                        } else {
+                            self.drive(node);
+                        }
                     }
                 }
                 Some(Wake::Request(flow)) => self.request(flow),

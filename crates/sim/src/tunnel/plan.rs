@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 
 use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::{Bytes, Span};
+use bentpipe_vnet::host::HostSpec;
 
 use crate::problem::{COARSEST, MOST_FLOWS, MOST_SEGMENTS, Move, PlanError};
 
@@ -14,6 +15,8 @@ pub struct TunnelPlan {
     pub ground_rtt: Span,
     /// How the gateway is set up.
     pub gateway: Transport,
+    /// The machine that it runs on.
+    pub gateway_host: HostSpec,
     /// The terminals.
     pub terminals: Vec<TerminalPlan>,
     /// QUIC's timers fire at multiples of this; zero for exact ones.
@@ -31,6 +34,8 @@ pub struct TerminalPlan {
     pub start: Span,
     /// How it is set up.
     pub transport: Transport,
+    /// The machine that it runs on.
+    pub host: HostSpec,
     /// Changes of its address and path.
     pub moves: Vec<Move>,
     /// What its applications do.
@@ -61,6 +66,7 @@ impl TunnelPlan {
         Self {
             ground_rtt: Span::ZERO,
             gateway: Transport::default(),
+            gateway_host: HostSpec::IDEAL,
             terminals,
             granularity: Span::ZERO,
             segments: NonZeroUsize::new(10).expect("ten is not zero"),
@@ -79,10 +85,15 @@ impl TunnelPlan {
             return Err(PlanError::Segments(self.segments.get()));
         }
         self.gateway.check().map_err(PlanError::Gateway)?;
+        let machine = |of: String| move |error| PlanError::Host { of, error };
         for (index, terminal) in self.terminals.iter().enumerate() {
             let wrong = |error| PlanError::Terminal(index, error);
             terminal.transport.check().map_err(wrong)?;
+            let of_terminal = machine(format!("terminals[{index}]."));
+            terminal.host.check().map_err(of_terminal)?;
         }
+        let of_gateway = machine("gateway_".into());
+        self.gateway_host.check().map_err(of_gateway)?;
         let (terminals, sessions) = (self.terminals.len(), self.gateway.max_sessions());
         if terminals as u64 > sessions {
             return Err(PlanError::Memory {
@@ -105,6 +116,7 @@ impl TerminalPlan {
             path: vec![0],
             start: Span::ZERO,
             transport,
+            host: HostSpec::IDEAL,
             moves: Vec::new(),
             flows,
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bentpipe_quic::drops::Drops;
 use bentpipe_tunnel::gateway::egress::Egress;
 use bentpipe_tunnel::gateway::policy::Unlimited;
 use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
@@ -15,6 +16,7 @@ use bentpipe_tunnel::terminal::Terminal;
 use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::{Span, Time};
 use bentpipe_vnet::clock::{Clock, virtual_time};
+use bentpipe_vnet::host::HostSpec;
 use bentpipe_vnet::network::{MemorySocket, Network};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -81,6 +83,11 @@ fn seeded(transport: &Transport, seed: u64, number: u64) -> Transport {
         seed: crate::seed_of(seed, (1 << 32) + number),
         ..transport.clone()
     }
+}
+
+/// The clock on the machine of end `number`.
+fn machine(clock: &Clock, spec: HostSpec, seed: u64, number: u64) -> Clock {
+    clock.on(spec, crate::seed_of(seed, (2 << 32) + number))
 }
 
 /// The identity of end `number`.
@@ -156,10 +163,11 @@ impl<'a> Run<'a> {
         }
         let server = server_config(&gateway_identity, registry.clone(), &tunnel.gateway);
         let server = without_secrets(server);
+        let machine = machine(clock, tunnel.gateway_host, plan.seed, 0);
         let gateway = Gateway::new(
             endpoint(
-                clock,
-                network.gateway(GATEWAY),
+                &machine,
+                network.gateway(GATEWAY).on(&machine),
                 (plan.seed, 0),
                 Some(server.clone()),
             )
@@ -170,7 +178,7 @@ impl<'a> Run<'a> {
                 transport: seeded(&tunnel.gateway, plan.seed, 0),
                 egress: Egress::default(),
                 dialler: Servers {
-                    clock: clock.clone(),
+                    clock: machine.clone(),
                     ground_rtt: tunnel.ground_rtt,
                     flows: flows
                         .iter()
@@ -212,8 +220,11 @@ impl<'a> Run<'a> {
         tell: &UnboundedSender<usize>,
     ) {
         let plan = &self.tunnel.terminals[index];
-        let clock = self.clock.clone();
-        let socket = self.network.terminal(address(index, 0), &plan.path);
+        let clock = machine(&self.clock, plan.host, self.plan.seed, index as u64 + 1);
+        let socket = self
+            .network
+            .terminal(address(index, 0), &plan.path)
+            .on(&clock);
         let endpoint = endpoint(&clock, socket, (self.plan.seed, index as u64 + 1), None)
             .expect("a socket in memory has an address");
         let transport = seeded(&plan.transport, self.plan.seed, index as u64 + 1);
@@ -227,6 +238,7 @@ impl<'a> Run<'a> {
             transport,
             paths: Paths::default(),
             resolver: NoNames,
+            drops: Drops::default(),
         };
         let (terminal, keep) = Terminal::new(connector);
         let start = Time::ZERO + plan.start;
@@ -237,7 +249,7 @@ impl<'a> Run<'a> {
         });
         let seen = Arc::<Mutex<Sessions>>::default();
         self.sessions.push(seen.clone());
-        tokio::spawn(watch_session(clock.clone(), terminal.clone(), seen));
+        tokio::spawn(watch_session(self.clock.clone(), terminal.clone(), seen));
         for (number, (_, _, flow, progress)) in self
             .flows
             .iter()
@@ -257,7 +269,7 @@ impl<'a> Run<'a> {
         }
         for (moves, to) in plan.moves.iter().cloned().enumerate() {
             let (clock, network, endpoint) =
-                (clock.clone(), self.network.clone(), endpoint.clone());
+                (self.clock.clone(), self.network.clone(), endpoint.clone());
             tokio::spawn(async move {
                 clock.sleep_until(Time::ZERO + to.at).await;
                 network.r#move(address(index, moves), address(index, moves + 1), &to.path);

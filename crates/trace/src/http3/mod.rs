@@ -1,15 +1,19 @@
 //! HTTP/3 frames (RFC 9114, section 7) of the streams of a trace.
 //!
 //! A stream is read as far as it is there without a gap. The content of DATA frames is passed
-//! over, so that what is held is the beginnings of frames, and what came too early.
+//! over, so that what is held is the beginnings of frames, what came too early, and QPACK's dynamic
+//! tables.
 
 mod huffman;
 mod qpack;
 mod static_table;
 
+pub use qpack::MOST as MOST_OF_FIELDS;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
+use self::qpack::Table;
 use crate::quic::Side;
 use crate::quic::bytes::Input;
 
@@ -17,7 +21,7 @@ use crate::quic::bytes::Input;
 pub const PROTOCOL: &str = "h3";
 /// Bytes of a frame, other than DATA, that is read.
 const MOST_OF_A_FRAME: usize = 64 << 10;
-/// Bytes of all streams together that are held because they came too early.
+/// Bytes that are held: of all streams together what came too early, and all dynamic tables.
 const MOST_HELD: usize = 16 << 20;
 /// Streams that are followed.
 const MOST_STREAMS: usize = 1 << 20;
@@ -38,13 +42,13 @@ pub struct StreamKey {
 /// A frame, or the type of a unidirectional stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Http3Frame {
-    /// Where it begins in its stream.
-    pub offset: u64,
+    /// Where it begins in its stream; None where a qlog leaves that out.
+    pub offset: Option<u64>,
     /// Its type: `data`, `headers`, `settings`, ...; of a unidirectional stream `stream control`,
     /// `stream push`, `stream qpack encoder`, `stream qpack decoder`; a number for what is unknown.
     pub kind: Cow<'static, str>,
-    /// Bytes of its content.
-    pub length: u64,
+    /// Bytes of its content; None where a qlog leaves that out.
+    pub length: Option<u64>,
     /// Its field lines or settings, one a line; identifiers; None where it has none, or where they
     /// cannot be read.
     pub fields: Option<String>,
@@ -54,7 +58,17 @@ pub struct Http3Frame {
 #[derive(Debug, Default)]
 pub struct Streams {
     streams: HashMap<StreamKey, Stream>,
+    /// The dynamic tables of client and server, by connection and interface.
+    tables: HashMap<(u32, u32), [Table; 2]>,
     held: usize,
+}
+
+/// The dynamic tables as the sender of a stream has them.
+struct Tables<'t> {
+    /// What it has inserted, for the sections that it sends.
+    own: &'t mut Table,
+    /// What its peer has.
+    peers: &'t mut Table,
 }
 
 impl Streams {
@@ -71,12 +85,21 @@ impl Streams {
             },
             ..Stream::default()
         });
-        let before = stream.held_bytes;
-        stream.add(offset, data, found);
-        self.held = self.held + stream.held_bytes - before;
+        let [client, server] = (self.tables)
+            .entry((key.connection, key.interface))
+            .or_default();
+        let (own, peers) = match key.side {
+            Side::Client => (client, server),
+            Side::Server => (server, client),
+        };
+        let before = stream.held_bytes + own.size();
+        let mut tables = Tables { own, peers };
+        stream.add(offset, data, found, &mut tables);
+        self.held = self.held + stream.held_bytes + tables.own.size() - before;
         if self.held > MOST_HELD {
-            self.held -= stream.held_bytes;
+            self.held -= stream.held_bytes + tables.own.size();
             stream.give_up();
+            *tables.own = Table::default();
         }
     }
 }
@@ -89,6 +112,8 @@ enum Is {
     Untyped,
     /// Frames.
     Frames,
+    /// Instructions of QPACK's encoder.
+    Instructions,
     /// Something else, or too much of it came too early: it is not read.
     Unread,
 }
@@ -106,7 +131,13 @@ struct Stream {
 }
 
 impl Stream {
-    fn add(&mut self, offset: u64, data: &[u8], found: &mut Vec<Http3Frame>) {
+    fn add(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        found: &mut Vec<Http3Frame>,
+        tables: &mut Tables<'_>,
+    ) {
         if self.is == Is::Unread {
             return;
         }
@@ -120,7 +151,7 @@ impl Stream {
         }
         self.buffer.extend_from_slice(new);
         loop {
-            while self.read(found).is_some() {}
+            while self.read(found, tables).is_some() {}
             if !self.take_held() {
                 break;
             }
@@ -161,10 +192,11 @@ impl Stream {
     }
 
     /// Reads one thing off the buffer; None when it is not all there.
-    fn read(&mut self, found: &mut Vec<Http3Frame>) -> Option<()> {
+    fn read(&mut self, found: &mut Vec<Http3Frame>, tables: &mut Tables<'_>) -> Option<()> {
         match self.is {
             Is::Untyped => self.read_type(found),
-            Is::Frames => self.read_frame(found),
+            Is::Frames => self.read_frame(found, tables),
+            Is::Instructions => self.read_instruction(tables.own),
             Is::Unread => None,
         }
     }
@@ -181,33 +213,50 @@ impl Stream {
         };
         let used = (self.buffer.len() - input.0.len()) as u64;
         found.push(Http3Frame {
-            offset: self.position,
+            offset: Some(self.position),
             kind,
-            length: 0,
+            length: Some(0),
             fields,
         });
         self.pass(used);
-        if number <= 1 {
-            self.is = Is::Frames;
-        } else {
-            self.give_up();
+        match number {
+            0 | 1 => self.is = Is::Frames,
+            2 => self.is = Is::Instructions,
+            _ => self.give_up(),
         }
         Some(())
     }
 
-    fn read_frame(&mut self, found: &mut Vec<Http3Frame>) -> Option<()> {
+    fn read_instruction(&mut self, table: &mut Table) -> Option<()> {
+        let mut input = Input(&self.buffer);
+        match table.instruction(&mut input) {
+            Some(Ok(())) => {
+                let used = self.buffer.len() - input.0.len();
+                self.pass(used as u64);
+            }
+            None if self.buffer.len() <= MOST_OF_A_FRAME => return None,
+            // The entries that would follow are unknown, and so is what points to them.
+            None | Some(Err(_)) => {
+                *table = Table::default();
+                self.give_up();
+            }
+        }
+        Some(())
+    }
+
+    fn read_frame(&mut self, found: &mut Vec<Http3Frame>, tables: &mut Tables<'_>) -> Option<()> {
         let mut input = Input(&self.buffer);
         let (number, length) = (input.varint()?, input.varint()?);
         let head = (self.buffer.len() - input.0.len()) as u64;
         let fields = match number {
             0 => None,
             _ if length > MOST_OF_A_FRAME as u64 => None,
-            _ => fields(number, input.take(usize::try_from(length).ok()?)?),
+            _ => fields(number, input.take(usize::try_from(length).ok()?)?, tables),
         };
         found.push(Http3Frame {
-            offset: self.position,
+            offset: Some(self.position),
             kind: name(number),
-            length,
+            length: Some(length),
             fields,
         });
         self.pass(head + length);
@@ -260,14 +309,17 @@ fn unknown(number: u64) -> String {
     }
 }
 
-fn fields(number: u64, content: &[u8]) -> Option<String> {
+fn fields(number: u64, content: &[u8], tables: &mut Tables<'_>) -> Option<String> {
     let mut input = Input(content);
     match number {
-        0x1 => qpack::lines(content),
-        0x4 => settings(input),
+        0x1 => qpack::lines(content, tables.own),
+        0x4 => settings(input, tables.peers),
         0x5 => {
             let push = input.varint()?;
-            Some(format!("push: {push}\n{}", qpack::lines(input.0)?))
+            Some(format!(
+                "push: {push}\n{}",
+                qpack::lines(input.0, tables.own)?
+            ))
         }
         0x3 | 0x7 | 0xd => Some(input.varint()?.to_string()),
         0xf_0700 | 0xf_0701 => {
@@ -278,10 +330,14 @@ fn fields(number: u64, content: &[u8]) -> Option<String> {
     }
 }
 
-fn settings(mut input: Input<'_>) -> Option<String> {
+/// Settings, one of which says how large the peer's dynamic table may be.
+fn settings(mut input: Input<'_>, peers: &mut Table) -> Option<String> {
     let mut text = String::new();
     while !input.is_empty() {
         let (number, value) = (input.varint()?, input.varint()?);
+        if number == 0x1 {
+            peers.allow(value);
+        }
         let name = match number {
             0x1 => "QPACK_MAX_TABLE_CAPACITY".into(),
             0x6 => "MAX_FIELD_SECTION_SIZE".into(),
@@ -338,7 +394,7 @@ mod tests {
         let found = read(&[(0, &whole)], 0);
         let kinds: Vec<_> = found
             .iter()
-            .map(|frame| (&*frame.kind, frame.length))
+            .map(|frame| (&*frame.kind, frame.length.unwrap()))
             .collect();
         assert_eq!(
             kinds,
@@ -354,7 +410,7 @@ mod tests {
             found[0].fields.as_deref(),
             Some(":method: GET\n:path: /index.html\n")
         );
-        assert_eq!(found[2].offset, 18 + 1003);
+        assert_eq!(found[2].offset, Some(18 + 1003));
     }
 
     #[test]
@@ -374,6 +430,35 @@ mod tests {
             (&*found[2].kind, found[2].fields.as_deref()),
             ("goaway", Some("4"))
         );
+    }
+
+    /// The server's settings allow the client a table, which its encoder's stream fills, also when
+    /// that comes in pieces; what was sent before them stays unknown.
+    #[test]
+    fn a_request_may_name_what_the_encoders_stream_has_inserted() {
+        let (mut streams, mut found) = (Streams::default(), Vec::new());
+        let server = StreamKey {
+            side: Side::Server,
+            ..key(3)
+        };
+        let request = [0x01, 4, 0x03, 0x81, 0x10, 0x11];
+        streams.add(key(0), 0, &request, &mut found);
+        streams.add(server, 0, b"\x00\x04\x03\x01\x40\xdc", &mut found);
+        let inserted = b"\x02\x3f\xbd\x01\xc0\x0fwww.example.com\xc1\x0c/sample/path";
+        streams.add(key(2), 0, &inserted[..9], &mut found);
+        streams.add(key(2), 9, &inserted[9..], &mut found);
+        streams.add(key(4), 0, &request, &mut found);
+        let lines: Vec<_> = (found.iter().filter(|frame| frame.kind == "headers"))
+            .map(|frame| frame.fields.as_deref().unwrap())
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "(dynamic): (dynamic)\n(dynamic): (dynamic)\n",
+                ":authority: www.example.com\n:path: /sample/path\n"
+            ]
+        );
+        assert_eq!(streams.held, 57 + 49);
     }
 
     proptest! {

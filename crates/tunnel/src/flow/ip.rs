@@ -10,6 +10,7 @@
 use std::future::Future;
 
 use bentpipe_quic::datagrams::FlowDatagrams;
+use bentpipe_quic::drops::{DropCause, Drops};
 use bytes::{BufMut as _, Bytes, BytesMut};
 use tokio::sync::mpsc;
 
@@ -94,7 +95,7 @@ pub async fn carry<U: Up, D: Down>(
     };
     let beside_the_stream = async {
         loop {
-            if let Some(packet) = packet(datagrams.receive().await)? {
+            if let Some(packet) = packet(datagrams.receive().await, datagrams.drops())? {
                 take(packet)?;
             }
         }
@@ -107,7 +108,7 @@ pub async fn carry<U: Up, D: Down>(
             capsules.take(&data);
             while let Some((kind, content)) = capsules.next_capsule()? {
                 if kind == capsule::DATAGRAM {
-                    if let Some(packet) = packet(content)? {
+                    if let Some(packet) = packet(content, datagrams.drops())? {
                         take(packet)?;
                     }
                 } else if let Some(capsule) = packets.told(kind, &content)? {
@@ -128,10 +129,13 @@ pub async fn carry<U: Up, D: Down>(
 }
 
 /// The packet of a datagram's content; none if it is of another context (section 6).
-fn packet(content: Bytes) -> Result<Option<Bytes>, FlowError> {
+fn packet(content: Bytes, drops: &Drops) -> Result<Option<Bytes>, FlowError> {
     match datagram::udp_payload(content) {
         Ok(packet) => Ok(Some(packet)),
-        Err(ContentError::UnknownContext(_)) => Ok(None),
+        Err(ContentError::UnknownContext(_)) => {
+            drops.add(DropCause::UnknownContext, 1);
+            Ok(None)
+        }
         Err(ContentError::Malformed) => Err(FlowError::Malformed),
     }
 }

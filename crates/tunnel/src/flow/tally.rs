@@ -1,8 +1,11 @@
-//! The tally of an end's flows: how many are open, what they have carried, how they ended.
+//! The tally of an end's flows: how many are open, what they have carried, how they ended,
+//! and which of their datagrams were dropped.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use bentpipe_quic::drops::{DropCause, Drops};
 
 use super::{Carried, FlowError};
 
@@ -18,6 +21,7 @@ struct Counts {
     down: AtomicU64,
     ended: AtomicU64,
     failed: Mutex<BTreeMap<&'static str, u64>>,
+    drops: Drops,
 }
 
 /// A flow that is open until this is dropped.
@@ -38,6 +42,8 @@ pub struct TallySnapshot {
     pub ended: u64,
     /// Flows that were refused or reset, by cause.
     pub failed: BTreeMap<&'static str, u64>,
+    /// Datagrams that this end has dropped, by cause; causes without any are left out.
+    pub dropped: BTreeMap<&'static str, u64>,
     /// Bytes from local sockets into the tunnel, of flows that are over.
     pub up_bytes: u64,
     /// Bytes from the tunnel to local sockets, of flows that are over.
@@ -82,6 +88,11 @@ impl Tally {
         *failed.entry(cause).or_default() += 1;
     }
 
+    /// Where datagrams are counted that are dropped.
+    pub fn drops(&self) -> &Drops {
+        &self.0.drops
+    }
+
     /// Whether no flow is open that ends by itself: all but those of UDP.
     pub fn is_drained(&self) -> bool {
         let now = self.snapshot();
@@ -97,6 +108,11 @@ impl Tally {
             open_udp: read(&self.0.open_udp),
             ended: read(&self.0.ended),
             failed: failed.clone(),
+            dropped: DropCause::ALL
+                .into_iter()
+                .map(|cause| (cause.name(), self.0.drops.of(cause)))
+                .filter(|(_, dropped)| *dropped > 0)
+                .collect(),
             up_bytes: read(&self.0.up),
             down_bytes: read(&self.0.down),
         }

@@ -13,11 +13,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bentpipe_quic::datagrams::FlowDatagrams;
+use bentpipe_quic::drops::{DropCause, Drops};
 use bytes::Bytes;
 use tokio::io::ReadBuf;
 
 use super::outcome::{Carried, FlowError};
 use super::stream::{Down, Up};
+use super::transfer_time::Meter;
 use crate::sockets::DatagramSocket;
 use crate::wire::capsule::{self, MalformedCapsule};
 use crate::wire::datagram::{self, ContentError, LONGEST, UDP_PAYLOAD};
@@ -41,9 +43,18 @@ pub struct Activity {
     datagrams: AtomicU32,
     up: AtomicU64,
     down: AtomicU64,
+    meter: Option<Box<Meter>>,
 }
 
 impl Activity {
+    /// A new flow's, whose transfers `meter` measures, if there is one.
+    pub fn measured(meter: Option<Meter>) -> Self {
+        Self {
+            meter: meter.map(Box::new),
+            ..Self::default()
+        }
+    }
+
     /// Datagrams so far, both ways.
     pub fn datagrams(&self) -> u32 {
         self.datagrams.load(Ordering::Relaxed)
@@ -69,11 +80,17 @@ impl Activity {
 
     /// Counts what goes into the tunnel.
     pub(super) fn count_up(&self, length: usize) {
+        if let Some(meter) = &self.meter {
+            meter.sent();
+        }
         self.count(&self.up, length);
     }
 
     /// Counts what comes from the tunnel.
     pub(super) fn count_down(&self, length: usize) {
+        if let Some(meter) = &self.meter {
+            meter.came(length);
+        }
         self.count(&self.down, length);
     }
 
@@ -116,7 +133,8 @@ pub async fn carry<U: Up, D: Down>(
     };
     let beside_the_stream = async {
         loop {
-            deliver(socket, datagrams.receive().await, activity).await?;
+            let content = datagrams.receive().await;
+            deliver(socket, content, activity, datagrams.drops()).await?;
         }
     };
     let on_the_stream = async {
@@ -125,7 +143,7 @@ pub async fn carry<U: Up, D: Down>(
         while let Some(data) = down.receive().await? {
             capsules.take(&data);
             while let Some(content) = capsules.next_datagram()? {
-                deliver(socket, content, activity).await?;
+                deliver(socket, content, activity, datagrams.drops()).await?;
             }
         }
         capsules.end()?;
@@ -194,11 +212,15 @@ async fn deliver(
     socket: &impl DatagramSocket,
     content: Bytes,
     activity: &Activity,
+    drops: &Drops,
 ) -> Result<(), FlowError> {
     let payload = match datagram::udp_payload(content) {
         Ok(payload) => payload,
         // Section 4: dropped, or kept for an agreement that is on its way; there are none.
-        Err(ContentError::UnknownContext(_)) => return Ok(()),
+        Err(ContentError::UnknownContext(_)) => {
+            drops.add(DropCause::UnknownContext, 1);
+            return Ok(());
+        }
         Err(ContentError::Malformed) => return Err(FlowError::Malformed),
     };
     activity.count_down(payload.len());

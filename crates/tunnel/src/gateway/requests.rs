@@ -88,7 +88,9 @@ pub(super) struct Peer {
 impl<D: Dial> Requests<D> {
     /// Sets up HTTP/3 on `connection`; `None` where that fails.
     pub async fn arriving(&self, connection: &noq::Connection) -> Option<Arriving> {
-        let (wire, flows) = Connection::new(connection.clone(), &self.pool, self.flow_window);
+        let lent = (&self.pool, self.flow_window);
+        let drops = self.tally.drops().clone();
+        let (wire, flows) = Connection::new(connection.clone(), lent, drops);
         let requests = h3::server::builder()
             .max_field_section_size(MAX_FIELD_SECTION)
             .send_grease(false)

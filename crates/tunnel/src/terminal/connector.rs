@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bentpipe_cc::PathMemory;
+use bentpipe_quic::drops::Drops;
 use bentpipe_quic::windows::Pool;
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
@@ -55,6 +56,9 @@ pub struct Connector<R> {
     pub paths: Paths,
     /// How the gateway's name becomes an address.
     pub resolver: R,
+    /// Where datagrams of its sessions are counted that are dropped; a terminal has all its
+    /// connectors count in its tally.
+    pub drops: Drops,
 }
 
 /// Why there is no session.
@@ -137,9 +141,16 @@ impl<R: Resolve> Connector<R> {
         let lent = (&self.pool, self.transport.flow_window());
         let token = self.gateway_keys.token();
         let token = token.as_deref().and_then(bearer::shown);
-        Session::new(connection, lent, lease, self.gateway.clone(), key, token)
-            .await
-            .map_err(SessionError::Http)
+        let session = Session::new(
+            connection,
+            lent,
+            self.drops.clone(),
+            lease,
+            self.gateway.clone(),
+            key,
+            token,
+        );
+        session.await.map_err(SessionError::Http)
     }
 
     /// Follows `session` until it ends, and ends it when the gateway has forgotten it.

@@ -16,11 +16,13 @@ use super::gateways::{GatewayState, Gateways};
 use super::hosts::Hosts;
 use super::names::Names;
 use super::places::Places;
+use super::quic_choice::{HTTPS, Kind, QuicChoice};
 use super::server_name::Observed;
 use super::session::{DownStream, Session};
 use crate::flow::by_name::ByName;
 use crate::flow::stalled::{Held, StalledFlows};
 use crate::flow::tally::{OpenFlow, Tally};
+use crate::flow::transfer_time::{Measured, Meter};
 use crate::flow::{Carried, FlowError, tcp};
 use crate::session::BidiStream;
 use crate::sockets::{Resolve, Socket};
@@ -54,6 +56,7 @@ pub struct Terminal {
     pub(super) tally: Tally,
     names: Names,
     by_name: ByName,
+    quic: QuicChoice,
 }
 
 impl Terminal {
@@ -65,8 +68,12 @@ impl Terminal {
 
     /// The same with several gateways, of which it uses the nearest that answers.
     pub fn with_gateways<R: Resolve>(
-        connectors: Vec<Connector<R>>,
+        mut connectors: Vec<Connector<R>>,
     ) -> (Self, impl Future<Output = Infallible>) {
+        let tally = Tally::default();
+        for connector in &mut connectors {
+            connector.drops = tally.drops().clone();
+        }
         let (current, session) = watch::channel(None);
         let (keeper, gateways) = Gateways::new(connectors, current);
         let stalled = StalledFlows::default();
@@ -77,9 +84,10 @@ impl Terminal {
             hosts: Hosts::default(),
             stalled,
             udp: Places::new(MAX_UDP_FLOWS),
-            tally: Tally::default(),
+            tally,
             names: Names::default(),
             by_name: ByName::default(),
+            quic: QuicChoice::default(),
         };
         (terminal, async move { keeper.keep().await })
     }
@@ -113,6 +121,7 @@ impl Terminal {
         target: Target,
     ) -> Option<Refusal> {
         let host = self.hosts.enter(client);
+        let socket = Measured::new(socket, self.meter(Kind::Tcp, client, &target));
         let ((carried, refusal), name) = match self.name(client, &target) {
             Some(name) => {
                 let over = self.carry_numbered(socket, target, host.number()).await;
@@ -146,6 +155,20 @@ impl Terminal {
             .and_then(|name| Host::name(&name));
         let host = host.unwrap_or(target.host);
         Target { host, ..target }
+    }
+
+    /// Whether applications' own QUIC is tunnelled.
+    pub fn quic_choice(&self) -> &QuicChoice {
+        &self.quic
+    }
+
+    /// What measures a flow of `client`'s to an HTTPS server, if its kind is chosen by that.
+    pub(super) fn meter(&self, kind: Kind, client: IpAddr, target: &Target) -> Option<Meter> {
+        let name = || {
+            let name = self.name(client, target);
+            name.unwrap_or_else(|| target.to_string().into())
+        };
+        (target.port == HTTPS).then(|| self.quic.meter(kind, name))?
     }
 
     /// What addresses are called, for who learns it.

@@ -28,6 +28,7 @@ impl Terminal {
     /// Carries the packets of `device`, and gives it the addresses that the gateway assigns,
     /// until it fails. While there is no way, senders are told by ICMP.
     pub async fn carry_ip(&self, device: &impl PacketDevice) -> io::Error {
+        let mut told = None;
         loop {
             let session = self.open_session();
             let session = match turned_away(device, Why::Unreachable, session).await {
@@ -44,9 +45,14 @@ impl Terminal {
                 Ok(()) => (Why::Unreachable, ENDED),
                 Err(FlowError::Local(error)) => return error,
                 Err(FlowError::Refused(refusal)) => {
-                    tracing::warn!(
-                        "the gateway carries no IP packets for this terminal: {refusal}"
-                    );
+                    // A gateway that says the same again is not worth another line.
+                    let refusal = refusal.to_string();
+                    if told.as_ref() != Some(&refusal) {
+                        tracing::warn!(
+                            "the gateway carries no IP packets for this terminal: {refusal}"
+                        );
+                    }
+                    told = Some(refusal);
                     (Why::Prohibited, REFUSED)
                 }
                 Err(error) => {

@@ -8,6 +8,7 @@
 //! - `hosts`: whose applications' connections
 //! - `names`: what addresses are called
 //! - `server_name`: and what TLS handshakes say
+//! - [`quic_choice`]: whether applications' own QUIC is tunnelled
 //! - `flows`: applications' connections through it
 //! - `places`, `udp`: their flows of datagrams, which are bounded
 //! - `ip`: IP packets of an interface
@@ -22,6 +23,7 @@ mod hosts;
 mod places;
 mod names;
 mod server_name;
+pub mod quic_choice;
 mod flows;
 mod udp;
 mod ip;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bentpipe_quic::drops::Drops;
 use bentpipe_quic::h3::{Connection, Flows, Opener, RecvStream};
 use bentpipe_quic::windows::Pool;
 use bytes::{Buf as _, Bytes};
@@ -50,13 +51,14 @@ impl Session {
     /// why not.
     pub(super) async fn new(
         connection: noq::Connection,
-        (pool, flow_window): (&Pool, u64),
+        lent: (&Pool, u64),
+        drops: Drops,
         lease: PathLease,
         gateway: Target,
         identity: Fingerprint,
         token: Option<HeaderValue>,
     ) -> Result<Self, String> {
-        let (wire, flows) = Connection::new(connection.clone(), pool, flow_window);
+        let (wire, flows) = Connection::new(connection.clone(), lent, drops);
         let (mut driver, requests) = h3::client::builder()
             .max_field_section_size(MAX_FIELD_SECTION)
             .send_grease(false)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::flows::{Terminal, answered, within_patience};
+use super::quic_choice::Kind;
 use super::session::DownStream;
 use crate::flow::FlowError;
 use crate::flow::stream::{Down as _, Up as _};
@@ -50,7 +51,8 @@ impl Terminal {
         target: Target,
     ) -> Option<Unreachable> {
         let host = self.hosts.enter(client);
-        let activity = Arc::<Activity>::default();
+        let meter = self.meter(Kind::Quic, client, &target);
+        let activity = Arc::new(Activity::measured(meter));
         let mut place = self.udp.take(host.number(), activity.clone());
         let _open = self.tally.open_udp();
         let result = tokio::select! {

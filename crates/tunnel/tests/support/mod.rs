@@ -12,6 +12,7 @@
 pub mod call;
 mod datagrams;
 mod internet;
+pub mod own_quic;
 mod streams;
 pub mod tls;
 
@@ -21,6 +22,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 
 use bentpipe_link::Scenario;
+use bentpipe_quic::drops::Drops;
 use bentpipe_tunnel::gateway::egress::Egress;
 use bentpipe_tunnel::gateway::ip_network::IpNetwork;
 use bentpipe_tunnel::gateway::policy::{Policies, Unlimited};
@@ -32,6 +34,7 @@ use bentpipe_tunnel::terminal::{Connector, Session, Terminal, Unreachable};
 use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::Span;
 use bentpipe_vnet::clock::{Clock, virtual_time};
+use bentpipe_vnet::host::HostSpec;
 use bentpipe_vnet::network::{MemorySocket, Network};
 use bentpipe_vnet::plan::LinkPlan;
 use tokio::sync::watch;
@@ -141,6 +144,8 @@ pub struct Setup {
     pub gateway: &'static str,
     /// The gateway's network of IP packets.
     pub ip: Option<IpNetwork>,
+    /// The machines of both.
+    pub host: HostSpec,
 }
 
 /// Scenario with `delay` one way and plenty of everything else.
@@ -188,6 +193,7 @@ impl Default for Setup {
             policies: Arc::new(Unlimited::default()),
             gateway: GATEWAY,
             ip: None,
+            host: HostSpec::IDEAL,
         }
     }
 }
@@ -248,6 +254,7 @@ impl Setup {
             pool: self.transport.pool(),
             paths: self.paths[0].clone(),
             resolver: self.internet.clone(),
+            drops: Drops::default(),
         }
     }
 
@@ -283,9 +290,12 @@ impl Setup {
     /// Starts everything.
     pub fn start(self, clock: &Clock) -> World {
         let (network, terminal_socket, gateway_socket) = sockets(clock, &self.scenario);
-        let gateway = endpoint(clock, gateway_socket, Some(self.server()));
+        let [at_gateway, at_terminal] = [0, 1].map(|number| clock.on(self.host, number));
+        let gateway_socket = gateway_socket.on(&at_gateway);
+        let gateway = endpoint(&at_gateway, gateway_socket, Some(self.server()));
         let serving = self.gateway(gateway.clone());
-        let terminal_endpoint = endpoint(clock, terminal_socket, None);
+        let terminal_socket = terminal_socket.on(&at_terminal);
+        let terminal_endpoint = endpoint(&at_terminal, terminal_socket, None);
         let (terminal, keep) = Terminal::new(self.connector(terminal_endpoint.clone()));
         let keeping = tokio::spawn(async move {
             keep.await;

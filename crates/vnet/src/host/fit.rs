@@ -98,7 +98,8 @@ mod tests {
         let mut now = Time::ZERO;
         std::iter::from_fn(|| {
             let wanted = now + Span::from_millis(1);
-            now = host.timer(wanted, now);
+            let woken = host.timer(wanted, now);
+            now = host.runs(woken);
             (now < Time::ZERO + Span::from_millis(60_000)).then_some(WakeUp { wanted, ran: now })
         })
         .collect()

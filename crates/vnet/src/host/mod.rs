@@ -5,8 +5,9 @@
 //! now and then not for milliseconds, and whatever has arrived meanwhile is read in one
 //! batch. Each packet costs processor time, which delays the ones behind it.
 //!
-//! [`Host::timer`] and [`Host::arrival`] say when the program runs, [`Host::spend`] what its
-//! work costs. All draws come from the seed.
+//! [`Host::timer`] and [`Host::arrival`] say when the program is woken up, [`Host::runs`], asked
+//! at that moment, whether it runs or when a stall lets it, [`Host::spend`] what its work costs.
+//! All draws come from the seed.
 
 mod fit;
 
@@ -183,15 +184,30 @@ impl Host {
         }
     }
 
-    /// When a timer set to `wanted` at `now` lets the program run.
+    /// When a timer set to `wanted` at `now` wakes the program up.
     pub fn timer(&mut self, wanted: Time, now: Time) -> Time {
         let fires = crate::timer::fires(wanted, now, self.spec.tick);
-        self.runs(fires)
+        self.arrival(fires)
     }
 
-    /// When the program reads what arrives at `now`.
+    /// When what arrives at `now` wakes the program up: not while the processor works.
     pub fn arrival(&mut self, now: Time) -> Time {
-        self.runs(now)
+        (now + self.exponential(self.spec.lateness)).max(self.free_at)
+    }
+
+    /// When the program runs that was woken up and it is `now`: at once, or when the stall that is
+    /// under way is over. Moments never go back from call to call.
+    pub fn runs(&mut self, now: Time) -> Time {
+        while let Some((from, until)) = self.stall {
+            if now < from {
+                return now;
+            }
+            if now < until {
+                return until;
+            }
+            self.stall = self.next_stall(until);
+        }
+        now
     }
 
     /// The program has worked on `packets` packets since `now`: the processor is free then.
@@ -199,20 +215,6 @@ impl Host {
         let cost = Span::from_nanos(self.spec.per_packet.as_nanos().saturating_mul(packets));
         self.free_at = self.free_at.max(now) + cost;
         self.free_at
-    }
-
-    /// Woken up at `woken`, the program runs then.
-    fn runs(&mut self, woken: Time) -> Time {
-        let mut at = (woken + self.exponential(self.spec.lateness)).max(self.free_at);
-        while let Some((from, until)) = self.stall
-            && at >= from
-        {
-            if at < until {
-                at = until;
-            }
-            self.stall = self.next_stall(until);
-        }
-        at
     }
 
     fn next_stall(&mut self, after: Time) -> Option<(Time, Time)> {
@@ -252,8 +254,9 @@ mod tests {
         let mut host = Host::new(spec, seed);
         (0..5_000_u64)
             .map(|millis| {
-                let now = Time::ZERO + Span::from_millis(millis);
-                host.timer(now + Span::from_nanos(300_000), now)
+                let now = Time::ZERO + Span::from_millis(10 * millis);
+                let woken = host.timer(now + Span::from_nanos(300_000), now);
+                host.runs(woken)
             })
             .collect()
     }
@@ -261,7 +264,7 @@ mod tests {
     #[test]
     fn an_ideal_host_is_exact() {
         for (millis, at) in (0..).zip(moments(HostSpec::IDEAL, 1)) {
-            assert_eq!(at.as_nanos(), millis * 1_000_000 + 300_000);
+            assert_eq!(at.as_nanos(), millis * 10_000_000 + 300_000);
         }
     }
 
@@ -275,12 +278,24 @@ mod tests {
     fn nothing_runs_before_it_is_due_and_stalls_are_within_their_bounds() {
         let late: Vec<_> = (0..)
             .zip(moments(HostSpec::BUSY, 3))
-            .map(|(millis, at)| at.as_nanos() - (millis * 1_000_000 + 300_000))
+            .map(|(millis, at)| at.as_nanos() - (millis * 10_000_000 + 300_000))
             .collect();
         let most = late.iter().max().expect("moments");
         assert!((20_000_000..70_000_000).contains(most), "{most}");
         let mean = late.iter().sum::<u64>() / late.len() as u64;
         assert!((1_000_000..6_000_000).contains(&mean), "{mean}");
+    }
+
+    /// What is set for later takes no stall away from what comes before.
+    #[test]
+    fn a_stall_holds_everything_that_wakes_up_in_it() {
+        let mut host = Host::new(HostSpec::BUSY, 4);
+        let (from, until) = host.stall.expect("a busy host has stalls");
+        host.timer(until + Span::from_millis(60_000), Time::ZERO);
+        assert_eq!(host.runs(from), until);
+        assert_eq!(host.runs(from + Span::from_nanos(1_000)), until);
+        assert_eq!(host.runs(until), until);
+        assert!(host.stall.expect("and more of them").0 > until);
     }
 
     #[test]

@@ -19,6 +19,7 @@ from bentpipe_lab.bench.carry import IDLE_FLOWS, IPERF_PORT, best, idle_flows, i
 from bentpipe_lab.bench.link import emulator_outside
 from bentpipe_lab.bench.products import products, table
 from bentpipe_lab.bench.quantity import Quantity
+from bentpipe_lab.bench.quic import quic_pep_memory, quic_speed
 from bentpipe_lab.bench.trace import traces
 from bentpipe_lab.net import host, interrupt
 from bentpipe_lab.net.content import MIB
@@ -63,7 +64,9 @@ def bench(out: Path, console: Console) -> int:
     with interrupt.as_exception(), host.allowed_congestion_control(CONTROLLER) as note:
         if note:
             console.print(note, highlight=False)
-        for measure in (tunnel_speed, tunnel_memory, emulator, emulator_outside, traces):
+        for measure in (
+            tunnel_speed, tunnel_memory, quic_speed, quic_pep_memory, emulator, emulator_outside, traces,
+        ):  # fmt: skip
             console.print(f"measuring: {measure.__doc__}", highlight=False)
             quantities += measure(out / measure.__name__)
         (out / "summary.json").write_text(
@@ -166,12 +169,12 @@ def _socat(name: str, path: Topology, where: Namespace, target: tuple[str, int])
 def _table(quantities: Sequence[Quantity]) -> Table:
     table = Table(title="bench", title_justify="left", title_style="bold")
     table.add_column("what")
-    for name in ("bentpipe", "unit", PEER, "ratio", "limit"):
+    for name in ("bentpipe", "unit", "beside", "ratio", "limit"):
         table.add_column(name, justify="right")
     table.add_column("verdict")
     for quantity in quantities:
         ratio = quantity.as_record()["ratio"]
-        peer = "" if quantity.peer_value is None else f"{quantity.peer_value:.3g}"
+        peer = "" if quantity.peer_value is None else f"{quantity.peer_value:.3g} ({quantity.peer})"
         verdict = {None: "", True: "kept", False: "[red]not kept[/red]"}[quantity.holds]
         cells = f"{quantity.value:.4g}", quantity.unit, peer, "" if ratio is None else f"{ratio:.2f}"
         table.add_row(quantity.name, *cells, quantity.limit, verdict)

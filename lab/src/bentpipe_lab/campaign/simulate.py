@@ -88,7 +88,7 @@ def _run(plan: str, directory: Path, stop: threading.Event) -> list[str]:
 
 def _keep(unit: Unit, run: Run, simulated: simulation.SimulatedRun, store: Store, used: dict[str, Any]) -> None:
     essence = unit.points[run.point]
-    outcome = simulation.outcome(simulated, essence["until"], parts.moves_s(essence["simulation"]))
+    outcome = simulation.outcome(simulated, essence["until"], parts.switches_s(essence["simulation"]["link"]))
     records = "".join(simulated.lines)
     result = {
         "schema": RESULT_SCHEMA,

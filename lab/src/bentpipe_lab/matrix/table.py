@@ -39,7 +39,7 @@ class Cell:
     late: int
     verdicts: dict[str, int]
     goodput_bit_s: list[float]
-    """A value a run that says something; failures are zero."""
+    """A value a run that says something; failures are zero. Of one that ended well without keys there is none."""
 
     @property
     def median_bit_s(self) -> float | None:
@@ -84,7 +84,8 @@ def cells(counted: pl.DataFrame) -> list[Cell]:
         found.append(
             Cell(
                 str(point), str(case), str(client), str(server), str(further), verdicts.get(Verdict.OK, 0),
-                len(values), verdicts.get(Verdict.EMULATOR_LATE, 0), verdicts, values,
+                sum(count for verdict, count in verdicts.items() if verdict not in APART),
+                verdicts.get(Verdict.EMULATOR_LATE, 0), verdicts, values,
             )
         )  # fmt: skip
     return found
@@ -99,8 +100,8 @@ def groups(found: Sequence[Cell]) -> dict[tuple[str, str], list[Cell]]:
 
 
 def names(found: Sequence[Cell]) -> tuple[list[str], list[str]]:
-    """Clients and servers, each once, in the order of the plan."""
-    return list(dict.fromkeys(cell.client for cell in found)), list(dict.fromkeys(cell.server for cell in found))
+    """Clients and servers, each once, by name: what is added later moves nothing else."""
+    return sorted({cell.client for cell in found}), sorted({cell.server for cell in found})
 
 
 def summary(found: Sequence[Cell]) -> pl.DataFrame:

@@ -20,11 +20,6 @@ def switches_s(scenario: Mapping[str, Any]) -> list[float]:
     return sorted(_seconds(str(switch["at"])) for switch in scenario.get("switch", ()))
 
 
-def moves_s(plan: Mapping[str, Any]) -> list[float]:
-    """The same of a plan of the simulator, whose terminal may move to another link."""
-    return [*switches_s(plan["link"]), *([_seconds(str(plan["move"]["at"]))] if "move" in plan else [])]
-
-
 def of_fixed_length(samples: Sequence[Sample], switches: Sequence[float]) -> dict[str, float]:
     """Goodput and round-trip time of each leg, or of the second half where there is one leg; by figure."""
     if len(samples) < 2:

@@ -13,6 +13,7 @@ from rich.markup import escape
 from bentpipe_lab.analysis import budgets, stats
 from bentpipe_lab.campaign.parallel import run_tasks
 from bentpipe_lab.campaign.path_run import RECORDS, Task
+from bentpipe_lab.errors import LabError
 from bentpipe_lab.net import host
 from bentpipe_lab.net.link import Link, explain
 from bentpipe_lab.net.tcp import CONTROLLER
@@ -25,6 +26,8 @@ from bentpipe_lab.workloads import WORKLOADS
 
 SIDE_BY_SIDE = 2
 """Paths measured at the same time: each needs about half a core."""
+PLAN = "demo.json"
+"""How often each workload runs on each scenario; written first, so that the directory is known for a demo's."""
 
 Counts = Mapping[str, dict[str, int]]
 
@@ -46,12 +49,11 @@ def counts_of_runs(*, quick: bool = False) -> Counts:
 def demo(out: Path, counts: Counts, console: Console) -> int:
     """Carry the plan out, print the tables, write the report; 0 when the plan came to its end."""
     started = time.monotonic()
+    clear(out, counts)
     host.require()
     removed = host.clean_leftovers()
     if removed:
         console.print(f"removed what an earlier run left behind: {', '.join(removed)}")
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
     links = {name: Link.from_explanation(explain(scenario(name))) for name in counts}
     tasks = plan(out, counts)
     with host.allowed_congestion_control(CONTROLLER) as note:
@@ -73,6 +75,22 @@ def demo(out: Path, counts: Counts, console: Console) -> int:
         console.print(f"[bold red]not complete:[/] {escape(problem)}", highlight=False)
     console.print(f"{time.monotonic() - started:.0f} s. Report: {out / 'report.html'}", highlight=False, soft_wrap=True)
     return 1 if problems else 0
+
+
+def clear(out: Path, counts: Counts) -> None:
+    """Make the directory, empty but for `PLAN`; an earlier demo's is emptied, anything else is left alone."""
+    try:
+        if out.is_dir() and any(out.iterdir()) and not (out / PLAN).is_file():
+            raise LabError(
+                f"{out} has files that are not a demo's (there is no {PLAN}), and the demo would delete them: "
+                "give an empty or a new directory with --out"
+            )
+        if out.exists():
+            shutil.rmtree(out)
+        out.mkdir(parents=True)
+        (out / PLAN).write_text(json.dumps(counts, indent=2) + "\n")
+    except OSError as error:
+        raise LabError(f"{error.filename or out}: {error.strerror}") from error
 
 
 def plan(out: Path, counts: Counts) -> list[Task]:

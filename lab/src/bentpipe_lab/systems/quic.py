@@ -8,7 +8,6 @@ from bentpipe_lab.errors import UnsupportedError
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import Topology
 from bentpipe_lab.systems.contract import Settings, Simulation, System
-from bentpipe_lab.systems.parts import virtual
 
 FIELDS = frozenset({"ack_after", "granularity", "initial_rtt", "packet"})
 """What a plan may set of both ends, as fields of the simulator's flow."""
@@ -60,6 +59,6 @@ class Quic(System):
         return {
             "until": f"{math.ceil(request.limit_s * 1e3)} ms",
             "sample_every": request.sample_every,
-            **virtual.links(self.name, request.scenario),
+            "link": request.scenario,
             "flow": flow,
         }

@@ -1,4 +1,4 @@
-"""Splitting TCP proxies, `bentpipe tcp-pep`: at the gateway alone, or at both ends of the satellite hop."""
+"""Splitting TCP proxies, `bentpipe tcp-pep`: at the gateway alone, or two around the satellite hop and one behind."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -6,13 +6,13 @@ from typing import ClassVar
 from bentpipe_lab.net import host
 from bentpipe_lab.net.evidence import Carrier, Split
 from bentpipe_lab.net.netns import Namespace
-from bentpipe_lab.net.topology import GROUND, LISTED, SATELLITE, Topology
+from bentpipe_lab.net.topology import GROUND, LISTED, SATELLITE, SERVER4, Topology
 from bentpipe_lab.systems.contract import Settings
 from bentpipe_lab.systems.parts.pep import SATELLITE_WINDOW, Pep
 from bentpipe_lab.workloads.contract import TCP
 
-BETWEEN = 5991
-"""Where the proxy at the terminal reaches the one at the gateway."""
+BETWEEN, LAST = 5991, 5992
+"""Where the proxy at the terminal reaches the one at the gateway, and this the one behind it."""
 
 
 class TcpPep(Pep):
@@ -29,15 +29,7 @@ class TcpPep(Pep):
 
     def start(self, path: Topology, settings: Settings) -> None:
         """Start both, and give the client's TCP to the one at the terminal."""
-        second = f"{SATELLITE.far4}:{BETWEEN}"
-        _proxy(
-            path, "gateway", path.gateway,
-            ["--listen", second, "--from", f"{SATELLITE.near4}/32", "--allow", ",".join(LISTED),
-             *_satellite("client", settings)],
-        )  # fmt: skip
-        _proxy(
-            path, "terminal", path.terminal, ["--interfaces", "lan0", "--via", second, *_satellite("next", settings)]
-        )
+        _at_both_ends(path, settings, ["--allow", ",".join(LISTED)])
 
 
 class TcpPepIntegrated(TcpPep):
@@ -54,6 +46,38 @@ class TcpPepIntegrated(TcpPep):
         """Start it, and give it the client's TCP."""
         _behind_a_router(path.gateway)
         _proxy(path, "gateway", path.gateway, ["--interfaces", "sat0", *_satellite("client", settings)])
+
+
+class TcpPepChain(TcpPep):
+    """Three of them, the last beside the server: TCP has four connections."""
+
+    name = "tcp-pep chain"
+    order = 25
+    label = "TCP split by three proxies"
+    colour = "#4a3a6b"
+    pale = "#cfc8dc"
+
+    def start(self, path: Topology, settings: Settings) -> None:
+        """Start them from the server on, and give the client's TCP to the one at the terminal."""
+        last = f"{SERVER4}:{LAST}"
+        _proxy(
+            path, "server", path.server,
+            ["--listen", last, "--from", f"{GROUND.near4}/32", "--allow", ",".join(LISTED)],
+        )  # fmt: skip
+        _at_both_ends(path, settings, ["--via", last])
+
+    def address_at_server(self) -> str:
+        """The server's own, where the last one is."""
+        return SERVER4
+
+
+def _at_both_ends(path: Topology, settings: Settings, onwards: Sequence[str]) -> None:
+    second = f"{SATELLITE.far4}:{BETWEEN}"
+    _proxy(
+        path, "gateway", path.gateway,
+        ["--listen", second, "--from", f"{SATELLITE.near4}/32", *onwards, *_satellite("client", settings)],
+    )  # fmt: skip
+    _proxy(path, "terminal", path.terminal, ["--interfaces", "lan0", "--via", second, *_satellite("next", settings)])
 
 
 def _satellite(side: str, settings: Settings) -> list[str]:

@@ -15,7 +15,6 @@ from bentpipe_lab.net.origin import NAME
 from bentpipe_lab.net.process import Process
 from bentpipe_lab.net.topology import GROUND, LAN, LISTED, SATELLITE, SERVER4, SERVER6, Topology
 from bentpipe_lab.systems.contract import Settings, Simulation, System
-from bentpipe_lab.systems.parts import virtual
 
 GATEWAY_PORT = 4433
 SOCKS = ("127.0.0.1", 1080)
@@ -194,7 +193,7 @@ class Tunnel(System):
             "until": _span(begin + request.limit_s),
             "sample_every": request.sample_every,
             "granularity": "1 ms",
-            **virtual.links(self.name, request.scenario),
+            "link": request.scenario,
             "transport": _transport(request.link, request.settings).fields(),
             "flow": [*warm_up, measured],
         }

@@ -1,0 +1,32 @@
+"""What the demo does with the directory that it is given."""
+
+from pathlib import Path
+
+import pytest
+
+from bentpipe_lab.errors import LabError
+from bentpipe_lab.studies import demo
+
+COUNTS = {"geo": {"download 2 MB": 1}}
+
+
+def test_an_earlier_demo_gives_way_to_a_new_one(tmp_path: Path) -> None:
+    out = tmp_path / "out" / "demo"
+    demo.clear(out, COUNTS)
+    (out / "geo").mkdir()
+    demo.clear(out, COUNTS)
+    assert [path.name for path in out.iterdir()] == [demo.PLAN]
+
+
+def test_somebody_elses_files_are_never_deleted(tmp_path: Path) -> None:
+    thesis = tmp_path / "thesis.tex"
+    thesis.write_text("years of work")
+    with pytest.raises(LabError, match=r"not a demo's.*--out"):
+        demo.clear(tmp_path, COUNTS)
+    assert thesis.read_text() == "years of work"
+
+
+def test_a_file_in_its_place_is_named(tmp_path: Path) -> None:
+    (tmp_path / "demo").write_text("")
+    with pytest.raises(LabError, match="demo: Not a directory"):
+        demo.clear(tmp_path / "demo", COUNTS)
