@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt as _;
-use hickory_resolver::config::{LookupIpStrategy, ProtocolConfig};
+use hickory_resolver::config::{LookupIpStrategy, ProtocolConfig, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::client::Client;
 use hickory_resolver::net::tcp::TcpClientStream;
 use hickory_resolver::net::udp::UdpClientStream;
@@ -24,7 +24,9 @@ use tokio::sync::Semaphore;
 use marked_sockets::{MarkedSockets, set_mark};
 
 /// What says how to resolve.
-const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
+const FILES: [&str; 3] = ["/etc/resolv.conf", "/etc/hosts", BEHIND_STUB];
+/// The name servers that systemd-resolved asks, where /etc/resolv.conf names its stub alone.
+const BEHIND_STUB: &str = "/run/systemd/resolve/resolv.conf";
 /// Names that may be under way: each has a socket or two and next to no memory.
 const MOST: usize = 512;
 /// One question to one server, and how often it is asked.
@@ -42,7 +44,7 @@ struct State {
     sockets: MarkedSockets,
 }
 
-type Changed = [Option<SystemTime>; 2];
+type Changed = [Option<SystemTime>; 3];
 
 #[derive(Debug)]
 struct Configured {
@@ -117,13 +119,14 @@ impl Resolver {
             return Ok(part(configured));
         }
         let sockets = self.0.sockets.clone();
-        let mut builder = hickory_resolver::Resolver::builder(sockets).map_err(io::Error::other)?;
+        let (config, system) = configuration(sockets.mark)?;
+        let mut builder = hickory_resolver::Resolver::builder_with_config(config.clone(), sockets);
         let options = builder.options_mut();
+        *options = system;
         options.ip_strategy = LookupIpStrategy::Ipv6AndIpv4;
         options.timeout = TIMEOUT;
         options.attempts = ATTEMPTS;
         let resolver = builder.build().map_err(io::Error::other)?;
-        let (config, _) = system_conf::read_system_conf().map_err(io::Error::other)?;
         let servers = config.name_servers().iter().flat_map(|server| {
             let udp = server
                 .connections
@@ -139,6 +142,26 @@ impl Resolver {
         });
         Ok(part(configured))
     }
+}
+
+/// What /etc/resolv.conf says. For questions with a `mark` the name servers behind a stub of this
+/// machine: what a stub asks carries no mark, and would be routed where questions come back from.
+fn configuration(mark: Option<u32>) -> io::Result<(ResolverConfig, ResolverOpts)> {
+    let read = system_conf::read_system_conf().map_err(io::Error::other)?;
+    if mark.is_some()
+        && is_stub(&read.0)
+        && let Ok(text) = std::fs::read(BEHIND_STUB)
+        && let Ok(behind) = system_conf::parse_resolv_conf(text)
+    {
+        return Ok(behind);
+    }
+    Ok(read)
+}
+
+/// Whether all name servers are on this machine.
+fn is_stub(config: &ResolverConfig) -> bool {
+    let servers = config.name_servers();
+    servers.iter().all(|server| server.ip.is_loopback())
 }
 
 /// What /etc/hosts says to `question`.
@@ -202,4 +225,21 @@ fn has_route(address: IpAddr, mark: Option<u32>) -> bool {
             socket.connect(SocketAddr::new(address, 9))
         })
         .is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stub_is_a_name_server_of_this_machine_alone() {
+        for (text, stub) in [
+            ("nameserver 127.0.0.53\n", true),
+            ("nameserver ::1\nnameserver 127.0.0.1\n", true),
+            ("nameserver 127.0.0.53\nnameserver 192.0.2.1\n", false),
+        ] {
+            let (config, _) = system_conf::parse_resolv_conf(text).unwrap();
+            assert_eq!(is_stub(&config), stub, "{text}");
+        }
+    }
 }
