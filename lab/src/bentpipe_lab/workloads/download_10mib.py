@@ -3,36 +3,16 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from bentpipe_lab.analysis import bounds
 from bentpipe_lab.net import content
-from bentpipe_lab.net.link import Link
-from bentpipe_lab.net.topology import Topology
-from bentpipe_lab.records.sample import Outcome
-from bentpipe_lab.workloads.contract import Transfer, Workload
-from bentpipe_lab.workloads.programs import curl
-
-FILE = "10MiB"
+from bentpipe_lab.workloads.parts.served_file import ServedFile
 
 
-class Download10Mib(Workload):
+class Download10Mib(ServedFile):
     """A large file over a new connection."""
 
     name = "download 10 MiB"
     order = 50
-    measures = "time to the last byte"
     demo_runs: ClassVar[Mapping[str, int]] = {"geo": 3, "leo": 5}
     headline = True
-    curve_bytes = content.FILES[FILE]
-
-    def run(self, path: Topology) -> Outcome:
-        """Download it with curl."""
-        return curl.download(path, FILE)
-
-    def bound_s(self, link: Link) -> float:
-        """A round trip and its bytes on the forward link."""
-        return bounds.download_s(link, content.FILES[FILE])
-
-    @property
-    def transfer(self) -> Transfer:
-        """The same bytes over one flow."""
-        return Transfer(content.FILES[FILE])
+    file = "10MiB"
+    curve_bytes = content.FILES[file]
