@@ -17,12 +17,11 @@ use bentpipe_os::machine::{self, Machine};
 use bentpipe_os::privileges::{self, Needs};
 use bentpipe_os::ways::Ways;
 use bentpipe_os::{ingress, limits, network_changes, quic, secret, tproxy};
-use bentpipe_quic::drops::Drops;
 use bentpipe_tunnel::identity::{Fingerprint, Identity};
 use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::session::remote_address;
 use bentpipe_tunnel::terminal::dns::Resolver;
-use bentpipe_tunnel::terminal::{Connector, Terminal};
+use bentpipe_tunnel::terminal::{Connector, Kept, Terminal};
 use bentpipe_tunnel::transport::Transport;
 use clap::{Args, Subcommand};
 use tokio::sync::watch;
@@ -465,7 +464,7 @@ pub fn connector(
         paths,
         pool: transport.pool(),
         resolver: Machine::marked(transport.memory, config.ingress.mark()),
-        drops: Drops::default(),
+        kept: Kept::default(),
         transport,
     })
 }

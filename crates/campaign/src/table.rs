@@ -29,6 +29,8 @@ pub struct Figures {
     wire_per_payload: Option<f64>,
     /// Share of all that was received by all flows.
     share: f64,
+    /// Of a call: the 95th percentile of its echoes' times, and the share that has not come.
+    echo: Option<(Option<f64>, f64)>,
 }
 
 impl Figures {
@@ -69,6 +71,7 @@ impl Figures {
             },
             wire_per_payload: (received > 0.0).then(|| flow.forward_ip_bytes as f64 / received),
             share: received / total(&mut records.transfers.iter()).max(1.0),
+            echo: None,
         }
     }
 }
@@ -84,6 +87,8 @@ impl Figures {
             goodput: seconds.map_or(0.0, |seconds| flow.arrived as f64 * 8.0 / seconds),
             wire_per_payload: None,
             share,
+            echo: (flow.echo.as_ref())
+                .map(|echo| (echo.p95_ns.map(|ns| ns as f64 / 1e9), echo.lost())),
         }
     }
 }
@@ -112,6 +117,12 @@ pub struct Line {
     pub median_wire_per_payload: Option<f64>,
     /// Its share of all that was received.
     pub median_share: Option<f64>,
+    /// Of calls: the 95th percentile of the times to their datagrams' echoes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub median_echo_p95_s: Option<f64>,
+    /// Of calls: the share of their datagrams whose echo has not come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub median_echo_lost: Option<f64>,
     /// What became of the runs.
     pub verdicts: BTreeMap<String, usize>,
 }
@@ -143,6 +154,8 @@ impl Line {
             median_goodput_bit_s: quantile(&all(&|run| Some(run.goodput)), 0.5),
             median_wire_per_payload: quantile(&all(&|run| run.wire_per_payload), 0.5),
             median_share: quantile(&all(&|run| Some(run.share)), 0.5),
+            median_echo_p95_s: quantile(&all(&|run| run.echo.and_then(|(p95, _)| p95)), 0.5),
+            median_echo_lost: quantile(&all(&|run| run.echo.map(|(_, lost)| lost)), 0.5),
             verdicts,
         }
     }
@@ -157,8 +170,18 @@ impl Line {
             .collect();
         let seconds = (self.median_s).map_or("-".into(), |seconds| format!("{seconds:.3} s"));
         let goodput = self.median_goodput_bit_s.unwrap_or(0.0) / 1e6;
+        let echo = match (self.median_echo_p95_s, self.median_echo_lost) {
+            (Some(p95), Some(lost)) => {
+                format!(
+                    "   echo {:.1} ms (p95), {:.2} % lost",
+                    p95 * 1e3,
+                    lost * 100.0
+                )
+            }
+            _ => String::new(),
+        };
         format!(
-            "{:<60} {:>4} of {:<4} {seconds:>12} {goodput:>9.3} Mbit/s",
+            "{:<60} {:>4} of {:<4} {seconds:>12} {goodput:>9.3} Mbit/s{echo}",
             axes.join(", "),
             self.n_ok,
             self.n_total,
@@ -250,6 +273,7 @@ mod tests {
             goodput: 1e6,
             wire_per_payload: None,
             share: 1.0,
+            echo: None,
         })
     }
 

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use bentpipe_link::Scenario;
 use bentpipe_sim::record::TunnelFlow;
-use bentpipe_sim::tunnel::{FlowPlan, TerminalPlan, TunnelPlan, Work};
+use bentpipe_sim::tunnel::{Call, FlowPlan, TerminalPlan, TunnelPlan, Work};
 use bentpipe_sim::{LinkPlan, Nodes, Plan, PlanError};
 use bentpipe_tunnel::transport::Transport;
-use bentpipe_units::{Bytes, Span};
+use bentpipe_units::{Bytes, Rate, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -96,6 +96,55 @@ pub struct FlowFile {
     /// Or what is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upload: Option<Bytes>,
+    /// Or datagrams that the server sends back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallFile>,
+}
+
+/// Datagrams at a steady rate, of a host of their own.
+#[derive(Debug, Clone, Copy, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CallFile {
+    /// Of their payloads, each way.
+    pub rate: Rate,
+    /// Payload of each.
+    pub size: Bytes,
+    /// How long.
+    pub r#for: Span,
+}
+
+impl CallFile {
+    fn call(&self) -> Option<Call> {
+        let every = self
+            .rate
+            .time_for(self.size)
+            .filter(|every| *every > Span::ZERO)?;
+        Some(Call {
+            every,
+            size: usize::try_from(self.size.as_u64()).ok()?,
+            count: (self.r#for.as_nanos() / every.as_nanos()).max(1),
+        })
+    }
+
+    /// What is wrong with it, and in which field.
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        let (shortest, longest) = (Call::SHORTEST as u64, Call::LONGEST as u64);
+        if !(shortest..=longest).contains(&self.size.as_u64()) {
+            let why = format!("{}: give {shortest} B to {longest} B", self.size);
+            return Err(("call.size", why));
+        }
+        match self.call() {
+            None => Err((
+                "call.rate",
+                "no datagrams at this rate: give more, like \"100 kbit/s\"".into(),
+            )),
+            Some(call) if call.count > Call::MOST => {
+                let why = format!("{} datagrams: give at most {}", call.count, Call::MOST);
+                Err(("call.for", why))
+            }
+            Some(_) => Ok(()),
+        }
+    }
 }
 
 fn one() -> u64 {
@@ -144,9 +193,19 @@ impl TunnelFile {
                 );
                 return wrong(&field("name"), why);
             }
-            if flow.download.is_some() == flow.upload.is_some() {
-                let why = "give either this or upload, like download = \"2 MB\"";
+            let given = [
+                flow.download.is_some(),
+                flow.upload.is_some(),
+                flow.call.is_some(),
+            ];
+            if given.into_iter().filter(|given| *given).count() != 1 {
+                let why = "give one of this, upload and call, like download = \"2 MB\"";
                 return wrong(&field("download"), why.into());
+            }
+            if let Some(call) = &flow.call
+                && let Err((name, why)) = call.check()
+            {
+                return wrong(&field(name), why);
             }
             if !(1..=10_000).contains(&flow.count) {
                 let why = format!("{} flows: give 1 to 10000", flow.count);
@@ -208,11 +267,13 @@ impl TunnelFile {
 }
 
 impl FlowFile {
-    /// The flows of one terminal; `check` has seen that there is either.
+    /// The flows of one terminal; `check` has seen that there is one kind.
     fn plans(&self, terminal: u64) -> impl Iterator<Item = FlowPlan> {
-        let work = match (self.download, self.upload) {
-            (_, Some(bytes)) => Work::Upload(bytes),
-            (bytes, None) => Work::Download(bytes.unwrap_or_default()),
+        let call = self.call.as_ref().and_then(CallFile::call);
+        let work = match (self.download, self.upload, call) {
+            (_, _, Some(call)) => Work::Call(call),
+            (_, Some(bytes), None) => Work::Upload(bytes),
+            (bytes, None, None) => Work::Download(bytes.unwrap_or_default()),
         };
         let (start, later, every) = (self.start, self.stagger, self.every);
         (0..self.count).map(move |number| FlowPlan {

@@ -127,7 +127,7 @@ pub trait Controller: Debug + Send + Sync {
     }
 
     /// Of so many bytes that were sent it will never be known whether they arrived: their
-    /// connection is closed.
+    /// connection is closed, or they were of a handshake that is over.
     fn on_forgotten(&mut self, bytes: u64) {
         let _ = bytes;
     }

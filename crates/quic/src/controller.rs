@@ -4,7 +4,8 @@
 //! What the library does that the controllers need not know: its round-trip
 //! estimate is updated after the acknowledgements are told; it counts time in
 //! [`Instant`]s; its metrics type can only be built from the default; packets of
-//! all packet number spaces are told alike.
+//! all packet number spaces are told alike, and what of the handshake it no longer waits
+//! for (RFC 9001, section 4.9) is given up without a word.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -98,6 +99,7 @@ impl Factory {
             began,
             initial_window: window,
             smoothed_rtt: settings.initial_rtt,
+            in_flight: 0,
         })
     }
 }
@@ -119,6 +121,8 @@ struct Adapted {
     began: Instant,
     initial_window: u64,
     smoothed_rtt: Span,
+    /// Bytes whose fate the controller has not been told.
+    in_flight: u64,
 }
 
 impl Adapted {
@@ -139,6 +143,14 @@ impl Adapted {
     }
 }
 
+impl Adapted {
+    fn acked(&mut self, packet: &Acked) {
+        self.smoothed_rtt = packet.smoothed_rtt;
+        self.in_flight = self.in_flight.saturating_sub(packet.bytes);
+        self.controller.on_acked(packet);
+    }
+}
+
 fn span(duration: Duration) -> Span {
     Span::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
@@ -147,6 +159,7 @@ impl congestion::Controller for Adapted {
     fn on_packet_sent(&mut self, now: Instant, bytes: u16, number: u64) {
         let now = self.time(now);
         let bytes = u64::from(bytes);
+        self.in_flight += bytes;
         self.controller.on_sent(Sent { now, number, bytes });
         self.bursts.on_sent(now, bytes, self.rate());
     }
@@ -173,12 +186,16 @@ impl congestion::Controller for Adapted {
             app_limited,
             smoothed_rtt: span(rtt.get()),
         };
-        self.smoothed_rtt = packet.smoothed_rtt;
-        self.controller.on_acked(&packet);
+        self.acked(&packet);
     }
 
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, _: Option<u64>) {
         let now = self.time(now);
+        let forgotten = self.in_flight.saturating_sub(in_flight);
+        if forgotten > 0 {
+            self.in_flight = in_flight;
+            self.controller.on_forgotten(forgotten);
+        }
         self.controller.on_acks_done(AcksDone {
             now,
             in_flight,
@@ -190,6 +207,7 @@ impl congestion::Controller for Adapted {
     fn on_packet_lost(&mut self, bytes: u16, number: u64, now: Instant) {
         let now = self.time(now);
         let bytes = u64::from(bytes);
+        self.in_flight = self.in_flight.saturating_sub(bytes);
         self.controller.on_lost(Lost { now, number, bytes });
     }
 
@@ -249,5 +267,50 @@ impl congestion::Controller for Adapted {
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bentpipe_cc::Choice;
+    use noq_proto::congestion::Controller as _;
+
+    use super::*;
+
+    /// Of a handshake that is over the library tells nothing more. If its packets counted as in
+    /// flight for good, each pause would be a blackout to the satellite controller, and what
+    /// follows would leave at eight packets per round trip.
+    #[test]
+    fn a_handshake_that_was_given_up_is_not_in_flight() {
+        const PACKET: u16 = 1_200;
+        let bytes = u64::from(PACKET);
+        let mut settings = Settings::new(Selection::Own(Choice::Satellite));
+        settings.initial_rtt = Span::from_millis(600);
+        #[expect(clippy::disallowed_methods, reason = "any moment will do")]
+        let began = Instant::now();
+        let made = Factory::new(settings, PathMemory::default()).make(began, PACKET);
+        let mut ours = made.into_any().downcast::<Adapted>().expect("it is ours");
+        let at = |ms| Time::ZERO + Span::from_millis(ms);
+        let moment = |ms| began + Duration::from_millis(ms);
+        // The first is of the handshake, and nobody hears of it again.
+        for number in 0..=40 {
+            ours.on_packet_sent(moment(number), PACKET, number);
+        }
+        for number in 1..=40 {
+            let now = 600 + number;
+            ours.acked(&Acked {
+                now: at(now),
+                sent: at(number),
+                number,
+                bytes,
+                app_limited: false,
+                smoothed_rtt: Span::from_millis(600),
+            });
+            let left = bytes * (40 - number);
+            ours.on_end_acks(moment(now), left, false, Some(number));
+        }
+        let before = ours.controller.pacing_rate();
+        ours.on_packet_sent(moment(5_000), PACKET, 41);
+        assert_eq!(ours.controller.pacing_rate(), before);
     }
 }

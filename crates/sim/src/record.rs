@@ -187,8 +187,53 @@ pub struct TunnelFlow {
     pub first_byte_ns: Option<u64>,
     /// And the last.
     pub done_ns: Option<u64>,
+    /// The datagrams of a call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub echo: Option<EchoRecord>,
     /// What became of it.
     pub verdict: TunnelVerdict,
+}
+
+/// The datagrams of a call, each of which the server sends back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct EchoRecord {
+    /// How many were sent.
+    pub sent: u64,
+    /// Of how many the echo has come.
+    pub echoed: u64,
+    /// How long half of the echoes took at most, from when the application sent the datagram.
+    pub p50_ns: Option<u64>,
+    /// And 95 % of them.
+    pub p95_ns: Option<u64>,
+    /// And 99 %.
+    pub p99_ns: Option<u64>,
+    /// The longest.
+    pub longest_ns: Option<u64>,
+}
+
+impl EchoRecord {
+    /// Of `sent` datagrams whose echoes took so long, nanoseconds.
+    pub(crate) fn of(sent: u64, mut echoes: Vec<u64>) -> Self {
+        echoes.sort_unstable();
+        // The smallest time that so many percent do not exceed.
+        let percent = |percent: usize| {
+            let rank = (echoes.len() * percent).div_ceil(100);
+            echoes.get(rank.checked_sub(1)?).copied()
+        };
+        Self {
+            sent,
+            echoed: echoes.len() as u64,
+            p50_ns: percent(50),
+            p95_ns: percent(95),
+            p99_ns: percent(99),
+            longest_ns: echoes.last().copied(),
+        }
+    }
+
+    /// The share of those sent whose echo has not come.
+    pub fn lost(&self) -> f64 {
+        1.0 - self.echoed as f64 / self.sent.max(1) as f64
+    }
 }
 
 /// Which way most of a flow goes.
@@ -199,6 +244,8 @@ pub enum WorkKind {
     Download,
     /// To the server.
     Upload,
+    /// Datagrams, there and back.
+    Call,
 }
 
 impl TunnelFlow {

@@ -7,7 +7,7 @@ use bentpipe_cc::Choice;
 use bentpipe_link::Change;
 use bentpipe_link::{Cause, Scenario};
 use bentpipe_sim::record::{TunnelFlow, TunnelVerdict};
-use bentpipe_sim::tunnel::{FlowPlan, TerminalPlan, TunnelPlan, Work};
+use bentpipe_sim::tunnel::{Call, FlowPlan, TerminalPlan, TunnelPlan, Work};
 use bentpipe_sim::{LinkPlan, Move, Nodes, Plan, Record, Records, Towards, run};
 use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::{Bytes, Rate, Span};
@@ -178,6 +178,55 @@ fn the_first_answer_takes_one_round_trip_and_twice_the_ground() {
     let first = flow.first_byte_s().expect("an answer");
     // 500 ms of satellite, 2 x 80 ms of ground, and a few packets at 5 and 20 Mbit/s.
     assert!((0.660..0.664).contains(&first), "{first}");
+}
+
+#[test]
+fn a_call_beside_a_download_is_hardly_later_and_loses_nothing() {
+    let call = FlowPlan {
+        start: seconds(12),
+        work: Work::Call(Call {
+            every: Span::from_millis(10),
+            size: 1000,
+            count: 1000,
+        }),
+    };
+    let mut beside = plan(geo(), vec![vec![call, download(5, 30_000_000)]]);
+    let mut alone = plan(geo(), vec![vec![call]]);
+    let [(_, p95), (idle, _)] = [&mut beside, &mut alone].map(|plan| {
+        tunnel(plan).ground_rtt = Span::from_millis(80);
+        let flow = flows(plan).swap_remove(0);
+        assert_eq!(flow.verdict, TunnelVerdict::Ok, "{flow:?}");
+        let echo = flow.echo.expect("a call has echoes");
+        assert_eq!((echo.sent, echo.echoed), (1000, 1000), "{echo:?}");
+        assert_eq!(flow.arrived, flow.bytes);
+        let ms = |ns: Option<u64>| ns.expect("they have come") as f64 / 1e6;
+        (ms(echo.p50_ns), ms(echo.p95_ns))
+    });
+    println!("p95 {p95} ms beside a download, median {idle} ms alone");
+    // 500 ms of satellite, 80 ms of ground, a packet at 5 and one at 20 Mbit/s; 1 ms more each way.
+    // The median: a call alone waits for the session's slow start in its first second.
+    assert!((582.0..584.2).contains(&idle), "{idle} ms");
+    assert!(p95 < idle + 20.0, "{p95} ms, {idle} ms alone");
+}
+
+#[test]
+fn what_a_call_has_lost_is_told() {
+    let lossy = link(
+        "rate = \"20 Mbit/s\", delay = \"250 ms\", loss = \"5 %\", queue = \"1 BDP\"",
+        "rate = \"5 Mbit/s\", delay = \"250 ms\", queue = \"1 BDP\"",
+    );
+    let call = FlowPlan {
+        start: seconds(5),
+        work: Work::Call(Call {
+            every: Span::from_millis(20),
+            size: 200,
+            count: 1000,
+        }),
+    };
+    let flow = flows(&plan(lossy, vec![vec![call]])).swap_remove(0);
+    let echo = flow.echo.expect("a call has echoes");
+    assert_eq!(echo.sent, 1000);
+    assert!((0.03..0.08).contains(&echo.lost()), "{echo:?}");
 }
 
 #[test]

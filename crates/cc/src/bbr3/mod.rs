@@ -267,6 +267,10 @@ impl Controller for Bbr3 {
         self.handle_lost_packet(packet);
     }
 
+    fn on_forgotten(&mut self, bytes: u64) {
+        self.sampler.on_forgotten(bytes);
+    }
+
     fn on_congestion(&mut self, event: &Congestion) {
         // The draft has no answer to marks yet.
         let lost = !event.marked;

@@ -116,6 +116,11 @@ impl Sampler {
         self.packets.remove(&number)
     }
 
+    /// Bytes of which it will not be known whether they arrived.
+    pub(super) fn on_forgotten(&mut self, bytes: u64) {
+        self.in_flight = (self.in_flight - bytes as f64).max(0.0);
+    }
+
     /// GenerateRateSample(), once for each ACK frame.
     pub(super) fn sample(&mut self, min_rtt: Span) -> Option<Sample> {
         let newly_acked = std::mem::take(&mut self.newly_acked);

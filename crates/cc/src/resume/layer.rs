@@ -179,6 +179,11 @@ impl Controller for CarefulResume {
         self.inner.on_lost(packet);
     }
 
+    fn on_forgotten(&mut self, bytes: u64) {
+        self.in_flight = self.in_flight.saturating_sub(bytes);
+        self.inner.on_forgotten(bytes);
+    }
+
     fn on_congestion(&mut self, event: &Congestion) {
         match self.phase {
             Phase::Reconnaissance => self.phase = Phase::Normal,

@@ -4,6 +4,7 @@
 //! - [`plan`]: terminals, their gateway, and the connections of their applications
 //! - `application`, `server`: the two ends of such a connection; `content` is what they
 //!   send, `progress` how far they are
+//! - `call`: the two ends of a call, in datagrams
 //! - `run`: all of it together
 //!
 //! The same plan gives the same records. Connection IDs, keys of resets and tokens, and
@@ -16,8 +17,9 @@ mod content;
 mod progress;
 mod application;
 mod server;
+mod call;
 mod run;
 
-pub use plan::{FlowPlan, TerminalPlan, TunnelPlan, Work};
+pub use plan::{Call, FlowPlan, TerminalPlan, TunnelPlan, Work};
 pub use run::endpoint;
 pub(crate) use run::run;

@@ -58,6 +58,34 @@ pub enum Work {
     Download(Bytes),
     /// To send so much, and to hear that it has arrived.
     Upload(Bytes),
+    /// To send datagrams, and to hear the echo of each.
+    Call(Call),
+}
+
+/// Datagrams at a steady rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call {
+    /// Time between two of them.
+    pub every: Span,
+    /// Payload of each, bytes: eight at least, for its number.
+    pub size: usize,
+    /// How many.
+    pub count: u64,
+}
+
+impl Call {
+    /// Its longest datagrams: what UDP carries over IPv4, bytes.
+    pub const LONGEST: usize = 65_507;
+    /// Its shortest, bytes.
+    pub const SHORTEST: usize = size_of::<u64>();
+    /// The most datagrams of one: the times of all are kept until the run ends.
+    pub const MOST: u64 = 1_000_000;
+
+    /// From its beginning to its last datagram.
+    pub(crate) fn time(self) -> Span {
+        let gaps = self.count.saturating_sub(1);
+        Span::from_nanos(self.every.as_nanos().saturating_mul(gaps))
+    }
 }
 
 impl TunnelPlan {
@@ -124,11 +152,12 @@ impl TerminalPlan {
 }
 
 impl Work {
-    /// Bytes up and down, behind the request.
+    /// Bytes up and down, behind the request of a connection.
     pub(crate) fn bytes(self) -> (u64, u64) {
         match self {
             Self::Download(bytes) => (0, bytes.as_u64()),
             Self::Upload(bytes) => (bytes.as_u64(), super::server::RECEIPT),
+            Self::Call(call) => (0, call.size as u64 * call.count),
         }
     }
 }

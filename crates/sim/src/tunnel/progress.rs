@@ -17,6 +17,10 @@ pub(crate) struct Progress {
     pub(crate) received: u64,
     /// Bytes of the upload that have arrived.
     pub(crate) uploaded: u64,
+    /// Datagrams that a call has sent.
+    pub(crate) datagrams: u64,
+    /// How long the echo of each took that has come, nanoseconds.
+    pub(crate) echoes: Vec<u64>,
     /// A byte was not the right one, or one too many.
     pub(crate) wrong: bool,
     /// How the application's connection ended.

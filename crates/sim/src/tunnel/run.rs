@@ -1,18 +1,16 @@
 //! The run with a tunnel: a gateway, terminals and their applications, from the first to the last.
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bentpipe_quic::drops::Drops;
 use bentpipe_tunnel::gateway::egress::Egress;
 use bentpipe_tunnel::gateway::policy::Unlimited;
 use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
 use bentpipe_tunnel::identity::{Fingerprint, Identity, PeerRole, Registry};
 use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::target::Target;
-use bentpipe_tunnel::terminal::Connector;
-use bentpipe_tunnel::terminal::Terminal;
+use bentpipe_tunnel::terminal::{Connector, Kept, Terminal};
 use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::{Span, Time};
 use bentpipe_vnet::clock::{Clock, virtual_time};
@@ -21,14 +19,15 @@ use bentpipe_vnet::network::{MemorySocket, Network};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use super::application::Application;
+use super::call::{Caller, LAST_ECHO};
 use super::plan::{FlowPlan, TunnelPlan, Work};
 use super::progress::{End, Progress, Shared, lock};
 use super::server::Servers;
 use crate::identity;
 use crate::plan::Plan;
 use crate::record::{
-    FlowRecord, LinkRecord, Path, Record, SampleRecord, SessionRecord, TunnelFlow, TunnelSample,
-    TunnelVerdict, WorkKind,
+    EchoRecord, FlowRecord, LinkRecord, Path, Record, SampleRecord, SessionRecord, TunnelFlow,
+    TunnelSample, TunnelVerdict, WorkKind,
 };
 
 /// Where the gateway is.
@@ -37,6 +36,9 @@ const GATEWAY: SocketAddr =
 /// Where the servers are: a public address, or the gateway would not dial it.
 const SERVER: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(93, 184, 216, 34)), 80);
+
+/// The host that has calls; connections are of another.
+const CALLER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 7, 1));
 
 /// How long after a change of its address a terminal tells its gateway, as the daemon
 /// does: the machine's messages about it have to settle first.
@@ -238,7 +240,7 @@ impl<'a> Run<'a> {
             transport,
             paths: Paths::default(),
             resolver: NoNames,
-            drops: Drops::default(),
+            kept: Kept::default(),
         };
         let (terminal, keep) = Terminal::new(connector);
         let start = Time::ZERO + plan.start;
@@ -260,9 +262,20 @@ impl<'a> Run<'a> {
             let (flow, progress) = (*flow, progress.clone());
             tokio::spawn(async move {
                 clock.sleep_until(Time::ZERO + flow.start).await;
-                let (upload, download) = flow.work.bytes();
-                let application = Application::new(&clock, &progress, number, upload, download);
-                terminal.carry(application, Target::from(SERVER)).await;
+                let target = Target::from(SERVER);
+                if let Work::Call(call) = flow.work {
+                    let caller = Caller::new(&clock, &progress, call);
+                    let over = clock.sleep(call.time() + LAST_ECHO);
+                    let end = tokio::select! {
+                        _ = terminal.carry_udp_for(CALLER, &caller, target) => End::Reset,
+                        () = over => End::Closed,
+                    };
+                    lock(&progress).end = Some(end);
+                } else {
+                    let (upload, download) = flow.work.bytes();
+                    let application = Application::new(&clock, &progress, number, upload, download);
+                    terminal.carry(application, target).await;
+                }
                 // Nobody hears it when the run is over.
                 let _ = tell.send(number);
             });
@@ -328,19 +341,23 @@ impl<'a> Run<'a> {
         let progress = lock(progress);
         let nanos = |at: Option<Time>| at.map(Time::as_nanos);
         let (work, bytes, arrived) = match plan.work {
-            Work::Download(bytes) => (WorkKind::Download, bytes, progress.received),
-            Work::Upload(bytes) => (WorkKind::Upload, bytes, progress.uploaded),
+            Work::Download(bytes) => (WorkKind::Download, bytes.as_u64(), progress.received),
+            Work::Upload(bytes) => (WorkKind::Upload, bytes.as_u64(), progress.uploaded),
+            Work::Call(_) => (WorkKind::Call, plan.work.bytes().1, progress.received),
         };
+        let echo = matches!(plan.work, Work::Call(_))
+            .then(|| EchoRecord::of(progress.datagrams, progress.echoes.clone()));
         FlowRecord::Tunnel(TunnelFlow {
             terminal: *terminal,
             flow: *flow,
             work,
-            bytes: bytes.as_u64(),
+            bytes,
             arrived,
             begun_ns: plan.start.as_nanos(),
             reached_ns: nanos(progress.reached),
             first_byte_ns: nanos(progress.first_byte),
             done_ns: nanos(progress.done),
+            echo,
             verdict: verdict(&progress, plan.start >= self.plan.until),
         })
     }

@@ -6,11 +6,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use bentpipe_tunnel::sockets::{DatagramSocket, Dial, Resolve, Socket};
+use bentpipe_tunnel::sockets::{Dial, Resolve, Socket};
 use bentpipe_units::{Span, Time};
 use bentpipe_vnet::clock::{Clock, Timer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::call::Echo;
 use super::content::{fill, is_right};
 use super::progress::{Shared, lock};
 use crate::REQUEST;
@@ -38,30 +39,12 @@ impl Resolve for Servers {
     }
 }
 
-/// The servers speak TCP only.
-#[derive(Debug)]
-pub(crate) enum NoDatagrams {}
-
-impl DatagramSocket for NoDatagrams {
-    fn poll_receive(&self, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match *self {}
-    }
-
-    fn poll_send(&self, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<()>> {
-        match *self {}
-    }
-
-    fn failure(&self) -> impl Future<Output = io::Error> + Send {
-        std::future::pending()
-    }
-}
-
 impl Dial for Servers {
     type Socket = Server;
-    type Datagrams = NoDatagrams;
+    type Datagrams = Echo;
 
-    async fn dial_udp(&self, _address: SocketAddr) -> io::Result<NoDatagrams> {
-        Err(io::ErrorKind::ConnectionRefused.into())
+    async fn dial_udp(&self, _address: SocketAddr) -> io::Result<Echo> {
+        Ok(Echo::new(&self.clock, self.ground_rtt))
     }
 
     async fn dial(&self, _address: SocketAddr) -> io::Result<Server> {

@@ -131,7 +131,7 @@ impl<D: Dial> Requests<D> {
             noticing: Semaphore::new(1),
         });
         if let Some((request, stream)) = first {
-            self.clone().take(&request, stream, peer.clone());
+            self.clone().take(&request, stream, peer.clone()).await;
         }
         let requests = &mut arriving.requests;
         let mut most = match role {
@@ -158,7 +158,7 @@ impl<D: Dial> Requests<D> {
                         let resolved =
                             tokio::time::timeout(HEADER_TIMEOUT, resolver.resolve_request());
                         match Box::pin(resolved).await {
-                            Ok(Ok((request, stream))) => service.take(&request, stream, peer),
+                            Ok(Ok((request, stream))) => service.take(&request, stream, peer).await,
                             Ok(Err(error)) => {
                                 tracing::debug!(%key, "request not understood: {error}")
                             }
@@ -176,7 +176,12 @@ impl<D: Dial> Requests<D> {
     }
 
     /// Takes a request of `peer`.
-    fn take(self: Arc<Self>, request: &http::Request<()>, stream: RequestStream, peer: Arc<Peer>) {
+    async fn take(
+        self: Arc<Self>,
+        request: &http::Request<()>,
+        stream: RequestStream,
+        peer: Arc<Peer>,
+    ) {
         // Several clients may share a connection, behind a proxy of theirs.
         if peer.by_token && bearer::token(request) != Some(peer.key) {
             tokio::spawn(demand_token(stream));
@@ -185,7 +190,14 @@ impl<D: Dial> Requests<D> {
         let id = stream.send_id().into_inner();
         let host = connect::host(request);
         peer.flows.scheduler.set_host(id, host.into());
-        self.begin(Request::read(request), stream, peer, host);
+        let request = Request::read(request);
+        // RFC 8470: in early data only what may be done twice, although no ticket lets it. A
+        // question changes nothing, and a connection to which nothing is said is no harm.
+        let may_be_early = matches!(request, Ok(Request::Connect(_) | Request::Dns(_)));
+        if !may_be_early && peer.connection.handshake_confirmed().await.is_err() {
+            return;
+        }
+        self.begin(request, stream, peer, host);
     }
 
     /// Begins to answer a request, in a task that holds nothing of how it was read: what an
@@ -228,6 +240,10 @@ impl<D: Dial> Requests<D> {
                 };
                 match Box::pin(connected).await {
                     Ok(socket) => {
+                        // What was to be said to the origin waits for the handshake.
+                        if peer.connection.handshake_confirmed().await.is_err() {
+                            return;
+                        }
                         let _open = self.tally.open();
                         let (carried, result) =
                             Box::pin(self.open_flow(socket, stream, peer)).await;

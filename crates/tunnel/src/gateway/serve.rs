@@ -177,7 +177,19 @@ impl<D: Dial> Gateway<D> {
                 let from = incoming.remote_address();
                 let memory = PathMemory::default();
                 let server = gateway.server(memory.clone());
-                let handshake = async { incoming.accept_with(server)?.await };
+                let handshake = async {
+                    match incoming.accept_with(server)?.into_0rtt() {
+                        // Whoever has shown a ticket is known by the key that it was given for.
+                        Ok((connection, _)) if Fingerprint::of_peer(&connection).is_some() => {
+                            Ok(connection)
+                        }
+                        Ok((connection, finished)) => {
+                            finished.await;
+                            connection.close_reason().map_or(Ok(connection), Err)
+                        }
+                        Err(connecting) => connecting.await,
+                    }
+                };
                 let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await;
                 drop(admitted);
                 match handshake {
@@ -311,8 +323,13 @@ impl<D: Dial> Gateway<D> {
                 return;
             }
         };
-        connection.set_receive_window(self.transport.session_window());
         let role = self.registry.role(&key);
+        if role == PeerRole::Unknown {
+            let why = "this key is not enrolled at the gateway";
+            close(&connection, Code::H3_REQUEST_REJECTED, why);
+            return;
+        }
+        connection.set_receive_window(self.transport.session_window());
         let most = self.transport.max_sessions();
         if role == PeerRole::Terminal && !self.sessions.admit(key, &connection, most) {
             let memory = self.transport.memory;
@@ -337,22 +354,36 @@ impl<D: Dial> Gateway<D> {
                 return;
             }
         }
+        let mut lease = None;
         // From here on it is known who sends, and with that what may be known of the path.
-        let rtt = connection.rtt(noq::PathId::ZERO).unwrap_or_default();
-        let lease = (role == PeerRole::Terminal).then(|| self.paths.lease(key, rtt, memory));
-        let known = lease.as_ref().map(PathLease::describe);
-        tracing::info!(%from, %key, ?role, known, "session is up");
-        self.retire(&key);
+        let up = async {
+            let confirmed = connection.handshake_confirmed();
+            let confirmed = tokio::time::timeout(HANDSHAKE_TIMEOUT, confirmed).await;
+            if !matches!(confirmed, Ok(Ok(()))) {
+                close(
+                    &connection,
+                    Code::H3_NO_ERROR,
+                    "the handshake was not finished",
+                );
+                return;
+            }
+            let rtt = connection.rtt(noq::PathId::ZERO).unwrap_or_default();
+            lease = (role == PeerRole::Terminal).then(|| self.paths.lease(key, rtt, memory));
+            let known = lease.as_ref().map(PathLease::describe);
+            tracing::info!(%from, %key, ?role, known, "session is up");
+            self.retire(&key);
+        };
         let serving = self.requests.serve(&connection, &mut arriving, key, role);
         if role == PeerRole::Terminal {
             tokio::select! {
                 () = serving => {}
                 never = async {
+                    up.await;
                     self.sessions.judge(&key, &connection).await;
                     std::future::pending::<std::convert::Infallible>().await
                 } => match never {},
             }
-        } else if tokio::time::timeout(ENROLMENT_TIMEOUT, serving)
+        } else if tokio::time::timeout(ENROLMENT_TIMEOUT, async { tokio::join!(up, serving) })
             .await
             .is_err()
         {

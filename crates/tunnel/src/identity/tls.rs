@@ -16,8 +16,13 @@ use bentpipe_quic::fingerprint::Fingerprint;
 /// The application protocol that TLS negotiates (RFC 9114, section 3.1).
 const ALPN: &[u8] = b"h3";
 
+/// Tickets that a gateway keeps, each good for one session with early data; of more, the oldest
+/// are forgotten.
+const TICKETS: usize = 4096;
+
 /// TLS of a terminal that will only speak to a gateway with one of the keys `gateway`, the
-/// present one first.
+/// present one first. It keeps the gateway's tickets, in memory: whoever opens another session by
+/// it can send early data, once for each.
 pub fn client(identity: &Identity, gateway: Vec<Fingerprint>) -> QuicClientConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = Arc::new(ExpectGateway {
@@ -32,6 +37,7 @@ pub fn client(identity: &Identity, gateway: Vec<Fingerprint>) -> QuicClientConfi
         .with_client_auth_cert(vec![identity.certificate()], identity.private_key())
         .expect("certificate and key belong together");
     tls.alpn_protocols = vec![ALPN.to_vec()];
+    tls.enable_early_data = true;
     if let Some(log) = identity.key_log() {
         tls.key_log = log;
     }
@@ -56,9 +62,12 @@ pub fn server(identity: &Identity, registry: Arc<dyn Registry>) -> QuicServerCon
     if let Some(log) = identity.key_log() {
         tls.key_log = log;
     }
-    // No resumption and no early data: every session shows its key anew.
-    tls.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
-    tls.send_tls13_tickets = 0;
+    // A ticket is taken out when it is shown (RFC 8446, section 8.1): early data that was recorded
+    // and is sent again finds none, and cannot even be decrypted. A gateway that was restarted has
+    // none at all, so nothing is good twice.
+    tls.session_storage = rustls::server::ServerSessionMemoryCache::new(TICKETS);
+    tls.send_tls13_tickets = 1;
+    tls.max_early_data_size = u32::MAX;
     QuicServerConfig::try_from(tls).expect("the provider has QUIC's initial cipher suite")
 }
 

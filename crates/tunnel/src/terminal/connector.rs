@@ -1,8 +1,9 @@
 //! The connector: opens a terminal's session with a gateway.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bentpipe_cc::PathMemory;
@@ -12,6 +13,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 
+use noq::crypto::rustls::QuicClientConfig;
 use tokio::sync::watch;
 
 use super::session::Session;
@@ -56,9 +58,52 @@ pub struct Connector<R> {
     pub paths: Paths,
     /// How the gateway's name becomes an address.
     pub resolver: R,
-    /// Where datagrams of its sessions are counted that are dropped; a terminal has all its
-    /// connectors count in its tally.
-    pub drops: Drops,
+    /// What is kept from session to session.
+    pub kept: Kept,
+}
+
+/// What a connector keeps from session to session.
+#[derive(Debug, Default)]
+pub struct Kept {
+    /// Where datagrams are counted that are dropped.
+    pub(super) drops: Drops,
+    /// The session whose handshake is under way, if it takes early data.
+    pub(super) early: Arc<watch::Sender<Option<Session>>>,
+    tls: Mutex<Option<Tls>>,
+}
+
+/// TLS with the gateway's tickets, and the keys of both ends that they are of.
+struct Tls {
+    own: Fingerprint,
+    gateway: Vec<Fingerprint>,
+    config: Arc<QuicClientConfig>,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
+impl Kept {
+    /// TLS as `identity` with a gateway that has one of `keys`: the same as long as they are.
+    fn tls(&self, identity: &Identity, keys: Vec<Fingerprint>) -> Arc<QuicClientConfig> {
+        let mut kept = self.tls.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = identity.fingerprint();
+        if let Some(tls) = &*kept
+            && tls.own == own
+            && tls.gateway == keys
+        {
+            return tls.config.clone();
+        }
+        let config = Arc::new(tls::client(identity, keys.clone()));
+        *kept = Some(Tls {
+            own,
+            gateway: keys,
+            config: config.clone(),
+        });
+        config
+    }
 }
 
 /// Why there is no session.
@@ -73,6 +118,9 @@ pub enum SessionError {
     /// The handshake failed, or the session was lost.
     #[error("{0}")]
     Lost(String),
+    /// The gateway has forgotten the ticket by which early data was sent.
+    #[error("the gateway takes no early data any more")]
+    Rejected,
     /// No answer.
     #[error("{0} did not answer within {time} s; is the gateway running there and its UDP port open?", time = OPEN_TIMEOUT.as_secs())]
     NoAnswer(SocketAddr),
@@ -94,7 +142,7 @@ impl<R: Resolve> Connector<R> {
         let pause = self.transport.expected_rtt.as_duration() * NEXT_ADDRESS;
         loop {
             if let Some(address) = waiting.next() {
-                attempts.push(self.open_at(address));
+                attempts.push(self.open_at_either(address));
             } else if attempts.is_empty() {
                 let host = self.gateway.to_string();
                 let none = || SessionError::Resolve(host, "it has no address".into());
@@ -114,11 +162,18 @@ impl<R: Resolve> Connector<R> {
         }
     }
 
+    /// A session with the gateway at `address`: where early data is refused, without.
+    async fn open_at_either(&self, address: SocketAddr) -> Result<Session, SessionError> {
+        match self.open_at(address).await {
+            Err(SessionError::Rejected) => self.open_at(address).await,
+            opened => opened,
+        }
+    }
+
     async fn open_at(&self, address: SocketAddr) -> Result<Session, SessionError> {
         let identity = self.identity.borrow().clone();
         let keys = self.gateway_keys.accepted();
-        let tls = Arc::new(tls::client(&identity, keys));
-        let mut config = noq::ClientConfig::new(tls);
+        let mut config = noq::ClientConfig::new(self.kept.tls(&identity, keys));
         let memory = PathMemory::default();
         // The gateway opens no requests towards us.
         config.transport_config(Arc::new(self.transport.quic(0, memory.clone())));
@@ -127,30 +182,77 @@ impl<R: Resolve> Connector<R> {
             .endpoint
             .connect_with(config, address, "bentpipe.invalid")
             .map_err(|error| SessionError::Connect(address, error))?;
-        let connection = tokio::time::timeout(OPEN_TIMEOUT, connecting)
-            .await
-            .map_err(|_| SessionError::NoAnswer(address))?
-            .map_err(|error| SessionError::Lost(describe(&error)))?;
-        let shown = Fingerprint::of_peer(&connection)
+        let session = match connecting.into_0rtt() {
+            Ok((connection, accepted)) => {
+                let session = self.session(connection, &identity).await?;
+                self.early(&session, accepted, address).await?;
+                session
+            }
+            Err(connecting) => {
+                let connection = tokio::time::timeout(OPEN_TIMEOUT, connecting)
+                    .await
+                    .map_err(|_| SessionError::NoAnswer(address))?
+                    .map_err(|error| SessionError::Lost(describe(&error)))?;
+                self.session(connection, &identity).await?
+            }
+        };
+        let connection = session.connection();
+        let shown = Fingerprint::of_peer(connection)
             .ok_or_else(|| SessionError::Lost("the gateway has shown no key".into()))?;
         self.gateway_keys.shown(&shown);
         // Only now: what is known would not age while the gateway cannot be reached.
         let rtt = connection.rtt(noq::PathId::ZERO).unwrap_or_default();
-        let lease = self.paths.lease(shown, rtt, memory);
-        let key = identity.fingerprint();
+        session.establish(self.paths.lease(shown, rtt, memory));
+        Ok(session)
+    }
+
+    /// HTTP/3 on `connection`.
+    async fn session(
+        &self,
+        connection: noq::Connection,
+        identity: &Identity,
+    ) -> Result<Session, SessionError> {
         let lent = (&self.pool, self.transport.flow_window());
         let token = self.gateway_keys.token();
         let token = token.as_deref().and_then(bearer::shown);
         let session = Session::new(
             connection,
             lent,
-            self.drops.clone(),
-            lease,
+            self.kept.drops.clone(),
             self.gateway.clone(),
-            key,
+            identity.fingerprint(),
             token,
         );
         session.await.map_err(SessionError::Http)
+    }
+
+    /// Lets early data be sent in `session` until the gateway, at `address`, has `accepted` it. A
+    /// gateway that has forgotten the ticket is asked again, without.
+    async fn early(
+        &self,
+        session: &Session,
+        accepted: noq::ZeroRttAccepted,
+        address: SocketAddr,
+    ) -> Result<(), SessionError> {
+        self.kept.early.send_replace(Some(session.clone()));
+        let accepted = tokio::time::timeout(OPEN_TIMEOUT, accepted).await;
+        self.kept.early.send_if_modified(|early| {
+            let ours = early.as_ref().is_some_and(|early| early.is(session));
+            if ours {
+                *early = None;
+            }
+            ours
+        });
+        if accepted == Ok(true) && !session.is_closed() {
+            return Ok(());
+        }
+        let why = session.connection().close_reason();
+        session.give_up();
+        Err(match (accepted, why) {
+            (Err(_), _) => SessionError::NoAnswer(address),
+            (_, Some(error)) => SessionError::Lost(describe(&error)),
+            (_, None) => SessionError::Rejected,
+        })
     }
 
     /// Follows `session` until it ends, and ends it when the gateway has forgotten it.

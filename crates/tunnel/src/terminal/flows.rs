@@ -48,6 +48,8 @@ const SILENCE_WAIT: Duration = Duration::from_secs(8);
 #[derive(Clone)]
 pub struct Terminal {
     session: watch::Receiver<Option<Session>>,
+    /// One whose handshake is under way, for what may be sent twice.
+    early: watch::Receiver<Option<Session>>,
     gateways: watch::Receiver<Vec<GatewayState>>,
     flows: Arc<Semaphore>,
     pub(super) hosts: Hosts,
@@ -71,14 +73,17 @@ impl Terminal {
         mut connectors: Vec<Connector<R>>,
     ) -> (Self, impl Future<Output = Infallible>) {
         let tally = Tally::default();
+        let early = Arc::<watch::Sender<_>>::default();
         for connector in &mut connectors {
-            connector.drops = tally.drops().clone();
+            connector.kept.drops = tally.drops().clone();
+            connector.kept.early = early.clone();
         }
         let (current, session) = watch::channel(None);
         let (keeper, gateways) = Gateways::new(connectors, current);
         let stalled = StalledFlows::default();
         let terminal = Self {
             session,
+            early: early.subscribe(),
             gateways,
             flows: Arc::new(Semaphore::new(MAX_FLOWS as usize)),
             hosts: Hosts::default(),
@@ -294,11 +299,60 @@ impl Terminal {
         target: &Target,
         host: u32,
     ) -> Result<(Session, RequestStream), FlowError> {
-        let session = self.open_session().await?;
-        let stream = session.connect(target, host).await?;
-        let id = stream.id().into_inner();
-        session.flows().scheduler.set_host(id, host.into());
-        Ok((session, stream))
+        let begin = |session: Session| async move {
+            let stream = session.connect(target, host).await?;
+            let id = stream.id().into_inner();
+            session.flows().scheduler.set_host(id, host.into());
+            Ok((session, stream))
+        };
+        // The request alone goes ahead of the handshake; what the application sends waits for it.
+        self.also_early(begin).await
+    }
+
+    /// Asks a question of DNS, also while a handshake is under way: an answer changes nothing,
+    /// however often it is given.
+    pub(super) async fn ask(&self, question: &[u8]) -> Result<Vec<u8>, FlowError> {
+        self.also_early(|session: Session| async move { session.ask(question.to_vec()).await })
+            .await
+    }
+
+    /// Does `what` in the session, or in one whose handshake is under way: what goes out with its
+    /// first packets is asked again if the gateway does not take it.
+    async fn also_early<T, F>(&self, what: impl Fn(Session) -> F) -> Result<T, FlowError>
+    where
+        F: Future<Output = Result<T, FlowError>>,
+    {
+        let mut early = self.early.clone();
+        let early = early.wait_for(|early| early.as_ref().is_some_and(|early| !early.is_closed()));
+        let session = tokio::select! {
+            biased;
+            session = self.open_session() => session?,
+            Ok(early) = early => early.clone().ok_or(FlowError::NoSession)?,
+        };
+        let done = async {
+            let done = what(session.clone()).await;
+            session.established().await.then_some(done)
+        };
+        let done = tokio::select! {
+            biased;
+            done = done => done,
+            () = self.other_than(&session), if session.is_early() => None,
+        };
+        match done {
+            Some(done) => done,
+            None => what(self.open_session().await?).await,
+        }
+    }
+
+    /// Resolves when there is an open session that is not `early`.
+    async fn other_than(&self, early: &Session) {
+        let mut current = self.session.clone();
+        let other = |session: &Option<Session>| {
+            (session.as_ref()).is_some_and(|s| !s.is_closed() && !s.is(early))
+        };
+        if current.wait_for(other).await.is_err() {
+            std::future::pending().await
+        }
     }
 
     /// The session, as soon as there is one; flows wait for it, but not for long.

@@ -29,7 +29,7 @@ mod udp;
 mod ip;
 pub mod dns;
 
-pub use connector::{Connector, SessionError};
+pub use connector::{Connector, Kept, SessionError};
 pub use flows::Terminal;
 pub use gateways::GatewayState;
 pub use session::Session;

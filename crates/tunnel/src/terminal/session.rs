@@ -1,7 +1,8 @@
 //! A terminal's session with its gateway.
 
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bentpipe_quic::drops::Drops;
@@ -29,7 +30,10 @@ pub struct Session {
     connection: noq::Connection,
     requests: h3::client::SendRequest<Opener, Bytes>,
     flows: Flows,
-    lease: Arc<PathLease>,
+    /// Once the handshake has told the round trip.
+    lease: Arc<OnceLock<PathLease>>,
+    /// Whether the handshake has ended well, once it has ended.
+    established: Arc<watch::Sender<Option<bool>>>,
     /// It waits for an answer of the gateway, in vain so far.
     silent: Arc<watch::Sender<bool>>,
     forgotten: Arc<AtomicBool>,
@@ -43,6 +47,12 @@ pub struct Session {
     token: Option<HeaderValue>,
 }
 
+impl fmt::Debug for Session {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Session").finish_non_exhaustive()
+    }
+}
+
 /// A request's receiving half.
 pub type DownStream = h3::client::RequestStream<RecvStream, Bytes>;
 
@@ -53,7 +63,6 @@ impl Session {
         connection: noq::Connection,
         lent: (&Pool, u64),
         drops: Drops,
-        lease: PathLease,
         gateway: Target,
         identity: Fingerprint,
         token: Option<HeaderValue>,
@@ -74,7 +83,8 @@ impl Session {
             connection,
             requests,
             flows,
-            lease: Arc::new(lease),
+            lease: Arc::default(),
+            established: Arc::new(watch::Sender::new(None)),
             silent: Arc::new(watch::Sender::new(false)),
             forgotten: Arc::default(),
             noticing: Arc::default(),
@@ -82,6 +92,32 @@ impl Session {
             gateway: Arc::new(gateway),
             token,
         })
+    }
+
+    /// The handshake has ended well, and the way to the gateway is known by `lease`.
+    pub(super) fn establish(&self, lease: PathLease) {
+        // Nobody else sets it.
+        let _ = self.lease.set(lease);
+        self.established.send_replace(Some(true));
+    }
+
+    /// The handshake has failed, or the gateway takes no early data: nothing that was sent counts.
+    pub(super) fn give_up(&self) {
+        self.established.send_replace(Some(false));
+        self.close();
+    }
+
+    /// Whether the handshake is under way.
+    pub(super) fn is_early(&self) -> bool {
+        self.established.borrow().is_none()
+    }
+
+    /// Waits for the end of the handshake; whether it ended well. Until then all that is sent is
+    /// early data.
+    pub(super) async fn established(&self) -> bool {
+        let mut established = self.established.subscribe();
+        let ended = established.wait_for(Option::is_some).await;
+        ended.is_ok_and(|ended| *ended == Some(true))
     }
 
     /// Waits until the gateway has accepted our key.
@@ -318,7 +354,8 @@ impl Session {
 
     /// What is known of the path by now, for the log.
     pub(super) fn known_path(&self) -> String {
-        self.lease.describe()
+        let lease = self.lease.get();
+        lease.map_or_else(|| "nothing".into(), PathLease::describe)
     }
 
     /// The state of the path, for the log.

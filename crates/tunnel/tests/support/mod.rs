@@ -22,7 +22,6 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 
 use bentpipe_link::Scenario;
-use bentpipe_quic::drops::Drops;
 use bentpipe_tunnel::gateway::egress::Egress;
 use bentpipe_tunnel::gateway::ip_network::IpNetwork;
 use bentpipe_tunnel::gateway::policy::{Policies, Unlimited};
@@ -30,7 +29,7 @@ use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
 use bentpipe_tunnel::identity::{Fingerprint, Identity, PeerRole, Registry};
 use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::target::Target;
-use bentpipe_tunnel::terminal::{Connector, Session, Terminal, Unreachable};
+use bentpipe_tunnel::terminal::{Connector, Kept, Session, Terminal, Unreachable};
 use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::Span;
 use bentpipe_vnet::clock::{Clock, virtual_time};
@@ -254,7 +253,7 @@ impl Setup {
             pool: self.transport.pool(),
             paths: self.paths[0].clone(),
             resolver: self.internet.clone(),
-            drops: Drops::default(),
+            kept: Kept::default(),
         }
     }
 

@@ -46,6 +46,23 @@ class Counters(TypedDict):
     """Packets that were held back so that others overtake them."""
 
 
+class EchoRecord(TypedDict):
+    """The datagrams of a call, each of which the server sends back."""
+
+    echoed: int
+    """Of how many the echo has come."""
+    longest_ns: NotRequired[int | None]
+    """The longest."""
+    p50_ns: NotRequired[int | None]
+    """How long half of the echoes took at most, from when the application sent the datagram."""
+    p95_ns: NotRequired[int | None]
+    """And 95 % of them."""
+    p99_ns: NotRequired[int | None]
+    """And 99 %."""
+    sent: int
+    """How many were sent."""
+
+
 QuicVerdictOk = TypedDict('QuicVerdictOk', {'is': Literal["ok"]})
 """All that was requested has arrived."""
 
@@ -85,7 +102,7 @@ TunnelVerdict = Literal["ok", "timed_out", "reset", "wrong_content", "not_begun"
 """What became of an application's connection, as the application sees it."""
 
 
-WorkKind = Literal["download", "upload"]
+WorkKind = Literal["download", "upload", "call"]
 """Which way most of a flow goes."""
 
 
@@ -100,6 +117,8 @@ class TunnelFlow(TypedDict):
     """What was to be carried."""
     done_ns: NotRequired[int | None]
     """And the last."""
+    echo: NotRequired[EchoRecord | None]
+    """The datagrams of a call."""
     first_byte_ns: NotRequired[int | None]
     """When the first byte of the answer was at the application."""
     flow: int
@@ -125,6 +144,10 @@ class Line:
 
     axes: Mapping[str, str]
     """What was chosen."""
+    median_echo_lost: float | None
+    """Of calls: the share of their datagrams whose echo has not come."""
+    median_echo_p95_s: float | None
+    """Of calls: the 95th percentile of the times to their datagrams' echoes."""
     median_first_byte_s: float | None
     """To its first byte."""
     median_goodput_bit_s: float | None

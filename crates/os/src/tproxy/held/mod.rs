@@ -13,8 +13,8 @@
 mod nflog;
 mod raw;
 pub(super) mod refused;
+mod table;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
@@ -26,14 +26,12 @@ use bentpipe_tunnel::target::Target;
 use bentpipe_tunnel::terminal::Terminal;
 use bentpipe_tunnel::wire::proxy_status::{ErrorKind, Refusal};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
 
 use crate::tcp::TcpFlow;
 use nflog::Log;
+use table::{Key, Table};
 
-/// Connections that wait for their origin, of all hosts and of one; more get no answer, and are
-/// begun again by their senders.
-const MOST: usize = 1024;
-const MOST_OF_ONE: usize = 256;
 /// Copies that wait to be looked at; more are lost, as any packet may be.
 const COPIES: usize = 1024;
 /// A connection that was let in is accepted within this: its sender has to answer once.
@@ -60,14 +58,11 @@ pub struct Held(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     mark: u32,
-    open: Mutex<BTreeMap<Key, Waiting>>,
+    open: Mutex<Table<Waiting>>,
     /// That connections do not arrive is told once.
     lost: Once,
     changes: mpsc::Sender<refused::Change>,
 }
-
-/// An application, and where it connects to.
-type Key = (SocketAddr, SocketAddr);
 
 /// A connection of which the application has not heard yet.
 #[derive(Debug)]
@@ -78,6 +73,8 @@ struct Waiting {
     let_in: Option<Instant>,
     /// Who waits for it to be accepted.
     give: oneshot::Sender<TcpFlow>,
+    /// Who asks the gateway for it.
+    asks: AbortHandle,
 }
 
 /// The copies of first packets, and what becomes of refused destinations.
@@ -158,34 +155,35 @@ impl Held {
 
     fn begin(&self, syn: Syn, by_name: bool, terminal: &Terminal) {
         let key = (syn.client, syn.destination);
-        let (give, socket) = oneshot::channel();
-        {
-            let mut open = self.lock();
-            if let Some(waiting) = open.get_mut(&key) {
-                if waiting.let_in.is_some_and(|at| at.elapsed() > LOST) {
-                    self.0.lost.call_once(|| tracing::warn!(
-                        client = %key.0, destination = %key.1,
-                        "a connection that was held back does not reach the terminal: an input chain drops packets with mark {:#x} that come in by lo; let them in, or set ingress.transparent.after_origin = []",
-                        self.0.mark
-                    ));
-                }
-                waiting.syn = syn;
-                return;
+        let mut open = self.lock();
+        if let Some(waiting) = open.get_mut(&key) {
+            if waiting.let_in.is_some_and(|at| at.elapsed() > LOST) {
+                self.0.lost.call_once(|| tracing::warn!(
+                    client = %key.0, destination = %key.1,
+                    "a connection that was held back does not reach the terminal: an input chain drops packets with mark {:#x} that come in by lo; let them in, or set ingress.transparent.after_origin = []",
+                    self.0.mark
+                ));
             }
-            let of_host = open.keys().filter(|(client, _)| client.ip() == key.0.ip());
-            if open.len() >= MOST || of_host.count() >= MOST_OF_ONE {
-                tracing::debug!(client = %key.0, destination = %key.1, "too many connections wait for their origins");
-                return;
-            }
-            let waiting = Waiting {
-                syn,
-                let_in: None,
-                give,
-            };
-            open.insert(key, waiting);
+            waiting.syn = syn;
+            return;
         }
+        if !open.has_room_for(key.0.ip()) {
+            tracing::debug!(client = %key.0, destination = %key.1, "too many connections of this host wait for their origins");
+            return;
+        }
+        let (give, socket) = oneshot::channel();
         let (held, terminal) = (self.clone(), terminal.clone());
-        tokio::spawn(async move { held.carry(key, socket, by_name, terminal).await });
+        let asks = tokio::spawn(async move { held.carry(key, socket, by_name, terminal).await });
+        let waiting = Waiting {
+            syn,
+            let_in: None,
+            give,
+            asks: asks.abort_handle(),
+        };
+        if let Some((gone, waiting)) = open.insert(key, waiting) {
+            waiting.asks.abort();
+            tracing::debug!(client = %gone.0, destination = %gone.1, "gives way: too many connections wait for their origins");
+        }
     }
 
     async fn carry(
@@ -225,6 +223,8 @@ impl Held {
             terminal.carry_accepted(client.ip(), target, told, accepted),
             answer
         );
+        // Let in, but never accepted: whoever waited for it is gone, and the place with it.
+        (self.lock()).remove_if(&key, |waiting| waiting.give.is_closed());
     }
 
     /// Lets the connection reach the listener.
@@ -280,7 +280,7 @@ impl Held {
         let _ = self.0.changes.try_send((destination, refused));
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Waiting>> {
+    fn lock(&self) -> MutexGuard<'_, Table<Waiting>> {
         self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

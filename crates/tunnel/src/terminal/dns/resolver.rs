@@ -235,11 +235,7 @@ impl Resolver {
 
     async fn ask_gateway(&self, key: &Key) -> Answer {
         loop {
-            let asked = async {
-                let session = self.0.terminal.open_session().await?;
-                session.ask(key.question()).await
-            };
-            match asked.await {
+            match self.0.terminal.ask(&key.question()).await {
                 Ok(message) => {
                     return Answer::read(key, &message, &self.0.private).unwrap_or_else(|why| {
                         tracing::debug!(name = %key.name, "the gateway's answer is not used: {why}");

@@ -1,0 +1,339 @@
+//! Early data (0-RTT) of a session that is opened again: what it saves, what goes out in it, and that a recording of it
+//! does nothing a second time. In virtual time.
+
+mod support;
+
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bentpipe_tunnel::terminal::Terminal;
+use bentpipe_tunnel::terminal::dns::{Over, Resolver, Settings};
+use bentpipe_units::Bytes;
+use bentpipe_vnet::clock::Clock;
+use bentpipe_vnet::network::Network;
+use hickory_proto::op::{Message, MessageType, OpCode, Query};
+use hickory_proto::rr::{Name, RecordType};
+use noq::udp::{RecvMeta, Transmit};
+use noq::{AsyncUdpSocket, Endpoint, EndpointConfig, UdpSender};
+use support::{
+    GATEWAY, Internet, NAME_SERVER, Setup, Stream, endpoint, in_virtual_time, now, sockets,
+    stream_pair,
+};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+/// On GEO, of which one way is 250 ms.
+const ONE_WAY: Duration = Duration::from_millis(250);
+const SOON: Duration = Duration::from_millis(10);
+const ORIGIN: &str = "93.184.216.34:443";
+const NAME: &str = "www.example.com.";
+
+/// What a socket has sent, and when.
+type Sent = Arc<Mutex<Vec<(Instant, Vec<u8>)>>>;
+
+/// A socket with a capture of what is sent by it.
+#[derive(Debug)]
+struct Captured<S> {
+    inner: S,
+    sent: Sent,
+}
+
+impl<S: AsyncUdpSocket> AsyncUdpSocket for Captured<S> {
+    fn create_sender(&self) -> Pin<Box<dyn UdpSender>> {
+        Box::pin(CapturedSender {
+            inner: self.inner.create_sender(),
+            sent: self.sent.clone(),
+        })
+    }
+
+    fn poll_recv(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &mut [IoSliceMut<'_>],
+        meta: &mut [RecvMeta],
+    ) -> Poll<io::Result<usize>> {
+        self.inner.poll_recv(context, buffers, meta)
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.inner.local_addr()
+    }
+
+    fn may_fragment(&self) -> bool {
+        self.inner.may_fragment()
+    }
+}
+
+#[derive(Debug)]
+struct CapturedSender {
+    inner: Pin<Box<dyn UdpSender>>,
+    sent: Sent,
+}
+
+impl UdpSender for CapturedSender {
+    fn poll_send(
+        mut self: Pin<&mut Self>,
+        transmit: &Transmit<'_>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let segment = transmit.segment_size.unwrap_or(transmit.contents.len());
+        for datagram in transmit.contents.chunks(segment.max(1)) {
+            let sent = (now(), datagram.to_vec());
+            self.sent.lock().unwrap().push(sent);
+        }
+        self.inner.as_mut().poll_send(transmit, context)
+    }
+
+    fn max_transmit_segments(&self) -> NonZeroUsize {
+        self.inner.max_transmit_segments()
+    }
+}
+
+/// A terminal that is captured, a gateway that can be started anew, and who is reached through them.
+struct World {
+    clock: Clock,
+    setup: Setup,
+    network: Network,
+    address: SocketAddr,
+    gateway: Endpoint,
+    terminal: Terminal,
+    internet: Internet,
+    sent: Sent,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl World {
+    /// With a session that has been open for some seconds, so that the gateway's ticket is there.
+    async fn start(clock: &Clock) -> Self {
+        let setup = Setup::default();
+        setup.internet.1.put(NAME, 300, &["93.184.216.34"]);
+        let (network, inner, gateway_socket) = sockets(clock, &setup.scenario);
+        let sent = Sent::default();
+        let address = inner.local_addr().unwrap();
+        let captured = Captured {
+            inner,
+            sent: sent.clone(),
+        };
+        let gateway = endpoint(clock, gateway_socket, Some(setup.server()));
+        let mut config = EndpointConfig::default();
+        config.rng_seed(Some([9; 32]));
+        let runtime = Arc::new(clock.clone());
+        let own = Endpoint::new_with_abstract_socket(config, None, Box::new(captured), runtime);
+        let (terminal, keep) = Terminal::new(setup.connector(own.unwrap()));
+        let keeping = tokio::spawn(async move { match keep.await {} });
+        let world = Self {
+            clock: clock.clone(),
+            internet: setup.internet.clone(),
+            tasks: vec![setup.gateway(gateway.clone()), keeping],
+            setup,
+            network,
+            address,
+            gateway,
+            terminal,
+            sent,
+        };
+        world.session().await;
+        world
+    }
+
+    /// Waits for a session, and some seconds more.
+    async fn session(&self) {
+        let mut session = self.terminal.session();
+        let open = |session: &Option<bentpipe_tunnel::terminal::Session>| {
+            session.as_ref().is_some_and(|session| !session.is_closed())
+        };
+        let session = session.wait_for(open).await.unwrap().clone().unwrap();
+        session.accepted().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(3)).await;
+    }
+
+    /// Ends the session; what is sent from now on is captured.
+    fn reopen(&self) {
+        let session = self.terminal.session().borrow().clone().unwrap();
+        session.close();
+        self.sent.lock().unwrap().clear();
+    }
+
+    /// When the first packet of a handshake was sent (RFC 9000, section 17.2.2), and all that was
+    /// sent from then on within a round trip: before anything was heard.
+    fn first_flight(&self) -> (Instant, Vec<Vec<u8>>) {
+        let sent = self.sent.lock().unwrap();
+        let is_initial = |datagram: &[u8]| datagram[0] & 0xf0 == 0xc0;
+        let (began, _) = sent
+            .iter()
+            .find(|(_, datagram)| is_initial(datagram))
+            .unwrap();
+        let within = sent
+            .iter()
+            .filter(|(at, _)| at >= began && *at < *began + 2 * ONE_WAY);
+        (
+            *began,
+            within.map(|(_, datagram)| datagram.clone()).collect(),
+        )
+    }
+
+    fn connect(&self) -> Stream {
+        let (application, terminals_side) = stream_pair(64 * 1024);
+        let terminal = self.terminal.clone();
+        let client = IpAddr::from([192, 168, 7, 1]);
+        let target = ORIGIN.parse().unwrap();
+        tokio::spawn(async move { terminal.carry_for(client, terminals_side, target).await });
+        application
+    }
+
+    /// When the answer to a question of DNS has come, which is asked now.
+    fn ask(&self) -> JoinHandle<Instant> {
+        let settings = Settings {
+            cache: Bytes::new(1 << 20),
+            allow_private: Vec::new(),
+        };
+        let (resolver, _renew) = Resolver::new(self.terminal.clone(), &settings);
+        let mut question = Message::new(99, MessageType::Query, OpCode::Query);
+        question.add_query(Query::query(Name::from_ascii(NAME).unwrap(), RecordType::A));
+        tokio::spawn(async move {
+            let question = question.to_vec().unwrap();
+            let reply = resolver
+                .reply([192, 168, 7, 1].into(), &question, Over::Udp)
+                .await;
+            let reply = Message::from_vec(&reply.unwrap()).unwrap();
+            assert_eq!(reply.answers.len(), 1, "{reply}");
+            now()
+        })
+    }
+}
+
+/// What an origin hears of a connection, once something comes.
+async fn heard(origins: &mut UnboundedReceiver<Stream>) -> (Stream, Instant, Vec<u8>) {
+    let mut origin = origins.recv().await.unwrap();
+    let mut said = vec![0; 100];
+    let connected = now();
+    let length = origin.read(&mut said).await.unwrap();
+    said.truncate(length);
+    (origin, connected, said)
+}
+
+#[test]
+fn questions_and_connections_go_out_with_a_sessions_first_packets_and_bytes_after_its_handshake() {
+    in_virtual_time(async |clock| {
+        let world = World::start(&clock).await;
+        let mut origins = world.internet.serve(ORIGIN);
+        world.reopen();
+        let answered = world.ask();
+        let mut application = world.connect();
+        application.write_all(b"hello").await.unwrap();
+        let (_origin, connected, said) = heard(&mut origins).await;
+        let answered = answered.await.unwrap();
+        let (began, _) = world.first_flight();
+        assert!(
+            connected - began < ONE_WAY + SOON,
+            "{:?}",
+            connected - began
+        );
+        assert!(
+            answered - began < 2 * ONE_WAY + NAME_SERVER + SOON,
+            "{:?}",
+            answered - began
+        );
+        assert!(now() - began > 3 * ONE_WAY, "the bytes have waited");
+        assert_eq!(said, b"hello");
+    });
+}
+
+#[test]
+fn a_recorded_first_flight_that_is_sent_again_opens_nothing_and_asks_nothing() {
+    in_virtual_time(async |clock| {
+        let world = World::start(&clock).await;
+        let mut origins = world.internet.serve(ORIGIN);
+        world.reopen();
+        let answered = world.ask();
+        let mut application = world.connect();
+        application.write_all(b"hello").await.unwrap();
+        let _connection = heard(&mut origins).await;
+        answered.await.unwrap();
+        world.session().await;
+        let questions = world.internet.1.asked().len();
+        let (_, flight) = world.first_flight();
+        assert!(flight.len() >= 2, "{} datagrams", flight.len());
+        let to: SocketAddr = GATEWAY.parse().unwrap();
+        // While its session lives, and when the gateway knows nothing of it any more.
+        for _ in 0..2 {
+            for from in ["198.51.100.66:6666".parse().unwrap(), world.address] {
+                for datagram in &flight {
+                    (world.network).inject(world.address, from, to, datagram.clone());
+                }
+                tokio::time::sleep(Duration::from_secs(20)).await;
+            }
+            world.reopen();
+            world.session().await;
+            tokio::time::sleep(Duration::from_secs(20)).await;
+        }
+        assert!(origins.try_recv().is_err(), "no second connection");
+        assert_eq!(
+            world.internet.1.asked().len(),
+            questions,
+            "no second question"
+        );
+        // And the session goes on.
+        let mut other = world.connect();
+        other.write_all(b"after it").await.unwrap();
+        let (_origin, _, said) = heard(&mut origins).await;
+        assert_eq!(said, b"after it");
+    });
+}
+
+#[test]
+fn a_ticket_of_a_terminal_that_is_enrolled_no_longer_opens_nothing() {
+    in_virtual_time(async |clock| {
+        let world = World::start(&clock).await;
+        let mut origins = world.internet.serve(ORIGIN);
+        world.setup.list.terminals.lock().unwrap().clear();
+        world.reopen();
+        let _application = world.connect();
+        let answered = world.ask();
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert!(world.first_flight().1.len() >= 2, "it has tried");
+        assert!(origins.try_recv().is_err(), "no connection");
+        assert!(world.internet.1.asked().is_empty(), "no question");
+        answered.abort();
+    });
+}
+
+#[test]
+fn a_gateway_that_has_forgotten_the_tickets_is_asked_again_and_nothing_is_lost() {
+    in_virtual_time(async |clock| {
+        let mut world = World::start(&clock).await;
+        let mut origins = world.internet.serve(ORIGIN);
+        // Another process, in the same place.
+        world.gateway.close(0_u32.into(), b"");
+        world.network.remove(GATEWAY.parse().unwrap());
+        let socket = world.network.gateway(GATEWAY.parse().unwrap());
+        let gateway = endpoint(&world.clock, socket, Some(world.setup.server()));
+        let serving = world.setup.gateway(gateway);
+        world.tasks.push(serving);
+        world.reopen();
+        let answered = world.ask();
+        let mut application = world.connect();
+        application.write_all(b"hello").await.unwrap();
+        let (_origin, _, said) = heard(&mut origins).await;
+        let answered = answered.await.unwrap();
+        assert_eq!(said, b"hello");
+        assert!(origins.try_recv().is_err(), "one connection");
+        assert_eq!(world.internet.1.asked().len(), 1, "one question");
+        let (began, _) = world.first_flight();
+        let took = answered - began;
+        assert!(took < 8 * ONE_WAY, "{took:?}");
+    });
+}
