@@ -40,9 +40,6 @@ fn goodput(records: &Records, from: f64, to: f64) -> f64 {
 
 /// What is asked twelve round trips after a disturbance, of the link.
 const GOAL: f64 = 0.8;
-/// Where machines stall often the satellite controller does not reach it everywhere
-/// (docs/limitations.md): a regression bound.
-const WHERE_STALLS_ARE_OFTEN: f64 = 0.65;
 
 /// Twelve round trips after the end of each, for two seconds.
 #[test]
@@ -54,21 +51,21 @@ fn eighty_percent_of_the_link_twelve_round_trips_after_a_disturbance() {
         r#"change = [{ at = "5 s", rate = "1 Mbit/s" }, { at = "6400 ms", rate = "5 Mbit/s" }]"#,
     ];
     let hosts = [
-        (HostSpec::IDEAL, GOAL),
-        (HostSpec::QUIET, GOAL),
-        (HostSpec::BUSY, WHERE_STALLS_ARE_OFTEN),
-        (HostSpec::LOADED, WHERE_STALLS_ARE_OFTEN),
-        (HostSpec::SLOW, GOAL),
+        HostSpec::IDEAL,
+        HostSpec::QUIET,
+        HostSpec::BUSY,
+        HostSpec::LOADED,
+        HostSpec::SLOW,
     ];
     for disturbance in disturbances {
-        for (host, least) in hosts {
+        for host in hosts {
             for seed in 0..3 {
                 let plan = never_worst::plan(&link(disturbance, host), Choice::Satellite, seed);
                 let records = Records::of(&plan, Instant::now()).expect("a plan of this test");
                 let from = ends + 12.0 * 0.12;
                 let carried = goodput(&records, from, from + 2.0) / (5.0 * 1437.0 / 1500.0);
                 assert!(
-                    carried >= least,
+                    carried >= GOAL,
                     "{carried:.2} after {disturbance}, seed {seed}, {host:?}"
                 );
             }

@@ -92,9 +92,11 @@ impl BurstLimiter {
         rate + self.deficit.min(CATCH_UP * rate) / CATCH_UP
     }
 
-    /// The longest burst, bytes.
+    /// The longest burst, bytes: no longer than the library's.
     fn longest_burst(&self, rate: f64) -> f64 {
-        ((BURST + self.late) * rate).max(self.packet)
+        let late = (BURST + self.late) * rate;
+        late.min(self.capacity(self.caught_up(rate)))
+            .max(self.packet)
     }
 
     /// Both buckets at `now`, if it is later than the latest packet; not yet cut to the
@@ -105,10 +107,15 @@ impl BurstLimiter {
         if earned <= 0.0 {
             return (self.library, self.limited);
         }
+        (earned.min(self.capacity(rate)), self.limited + earned)
+    }
+
+    /// What the library's bucket holds at `rate`, bytes.
+    fn capacity(&self, rate: f64) -> f64 {
         let most = (MAX_INTERVAL * rate).max(self.packet);
         let target =
             (TARGET_INTERVAL * rate).clamp(MIN_PACKETS * self.packet, MAX_PACKETS * self.packet);
-        (earned.min(most.min(target)), self.limited + earned)
+        most.min(target)
     }
 
     /// Learns from the pause that ends now how late timers are, and what that costs.
