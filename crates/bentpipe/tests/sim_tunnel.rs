@@ -122,7 +122,7 @@ fn a_plan_that_cannot_be_is_refused_with_its_place() {
         (
             "download = \"1 MB\"",
             "download = \"1 MB\"\nupload = \"1 MB\"",
-            "flow.0.download: give either this or upload",
+            "flow.0.download: give one of this, upload and call",
         ),
         (
             "name = \"mail\"",

@@ -51,8 +51,8 @@ pub(crate) struct BurstLimiter {
     late: f64,
     /// Bytes that late timers have kept back.
     deficit: f64,
-    /// Whether the window, not pacing, holds the next packet back.
-    window: bool,
+    /// Whether something else than pacing holds the next packet back.
+    unpaced: bool,
 }
 
 impl BurstLimiter {
@@ -65,7 +65,7 @@ impl BurstLimiter {
             cut: false,
             late: 0.0,
             deficit: 0.0,
-            window: false,
+            unpaced: false,
         }
     }
 
@@ -78,9 +78,9 @@ impl BurstLimiter {
         BURST * (rate as f64) < MIN_PACKETS * self.packet
     }
 
-    /// The window is full: what follows is not late.
-    pub(crate) fn on_window_limited(&mut self) {
-        self.window = true;
+    /// The window is full, or there is nothing to send: what follows is not late.
+    pub(crate) fn on_unpaced(&mut self) {
+        self.unpaced = true;
     }
 
     fn pause(&self, now: Time) -> f64 {
@@ -123,7 +123,7 @@ impl BurstLimiter {
         let pause = self.pause(now);
         let caught_up = self.caught_up(rate);
         let short = self.packet - self.limited;
-        let paced = !std::mem::take(&mut self.window) && short > 0.0 && pause <= MAX_TIMER_DELAY;
+        let paced = !std::mem::take(&mut self.unpaced) && short > 0.0 && pause <= MAX_TIMER_DELAY;
         self.deficit = (self.deficit - (caught_up - rate) * pause).max(0.0);
         self.late *= (1.0 - pause / LATENESS_DECAY).max(0.0);
         if paced {
