@@ -32,11 +32,11 @@ def test_what_a_killed_run_left_is_found_and_removed(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     run = child.stdout.readline().strip()
+    assert host.namespaces_of(run)
     child.kill()
     child.wait()
-    left = host.namespaces_of(run)
-    assert left
-    assert left <= set(host.clean_leftovers())
+    # What it removes is not looked at: whoever starts a run beside this test may have been first.
+    host.clean_leftovers()
     assert not host.namespaces_of(run)
 
 

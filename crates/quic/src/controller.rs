@@ -165,7 +165,7 @@ impl congestion::Controller for Adapted {
     }
 
     fn on_cwnd_limited(&mut self) {
-        self.bursts.on_unpaced();
+        self.bursts.on_window_limited();
         self.controller.on_window_limited();
     }
 
@@ -201,9 +201,6 @@ impl congestion::Controller for Adapted {
             in_flight,
             app_limited,
         });
-        if app_limited {
-            self.bursts.on_unpaced();
-        }
         self.bursts.on_acks_done(now, self.rate());
     }
 

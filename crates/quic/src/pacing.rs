@@ -15,7 +15,8 @@
 //! A timer that fires late finds a full bucket and loses what did not fit in: on a busy
 //! machine, with timers 10 ms late, four fifths of the rate. By how much they are late is
 //! seen from the pauses that pacing alone explains. Bursts may be longer by that, and
-//! what was lost is a deficit: the rate is higher until it has been sent.
+//! what was lost is a deficit: the rate is higher until it has been sent. No burst is longer
+//! than the library's bucket: what that does not hold is lost too.
 
 use bentpipe_units::Time;
 
@@ -28,7 +29,7 @@ const MAX_TIMER_DELAY: f64 = 0.050;
 const MAX_BURST_EXTENSION: f64 = 0.020;
 /// Seconds in which punctual timers are believed again.
 const LATENESS_DECAY: f64 = 1.0;
-/// The deficit is made up for in this time, seconds; it is no larger than what leaves in it, so
+/// The deficit is made up for in this time, seconds; what is more of it than leaves in that, later, so
 /// that the rate at most doubles.
 const CATCH_UP: f64 = 0.020;
 /// The library's: TARGET_BURST_INTERVAL and MAX_BURST_INTERVAL, seconds; MIN_BURST_SIZE
@@ -51,8 +52,8 @@ pub(crate) struct BurstLimiter {
     late: f64,
     /// Bytes that late timers have kept back.
     deficit: f64,
-    /// Whether something else than pacing holds the next packet back.
-    unpaced: bool,
+    /// Whether the window, not pacing, holds the next packet back.
+    window: bool,
 }
 
 impl BurstLimiter {
@@ -65,7 +66,7 @@ impl BurstLimiter {
             cut: false,
             late: 0.0,
             deficit: 0.0,
-            unpaced: false,
+            window: false,
         }
     }
 
@@ -78,9 +79,9 @@ impl BurstLimiter {
         BURST * (rate as f64) < MIN_PACKETS * self.packet
     }
 
-    /// The window is full, or there is nothing to send: what follows is not late.
-    pub(crate) fn on_unpaced(&mut self) {
-        self.unpaced = true;
+    /// The window is full: what follows is not late.
+    pub(crate) fn on_window_limited(&mut self) {
+        self.window = true;
     }
 
     fn pause(&self, now: Time) -> f64 {
@@ -123,7 +124,7 @@ impl BurstLimiter {
         let pause = self.pause(now);
         let caught_up = self.caught_up(rate);
         let short = self.packet - self.limited;
-        let paced = !std::mem::take(&mut self.unpaced) && short > 0.0 && pause <= MAX_TIMER_DELAY;
+        let paced = !std::mem::take(&mut self.window) && short > 0.0 && pause <= MAX_TIMER_DELAY;
         self.deficit = (self.deficit - (caught_up - rate) * pause).max(0.0);
         self.late *= (1.0 - pause / LATENESS_DECAY).max(0.0);
         if paced {
@@ -132,7 +133,7 @@ impl BurstLimiter {
                 .max(pause - short / caught_up)
                 .min(MAX_BURST_EXTENSION);
             let lost = (limited - self.longest_burst(rate)).max(0.0);
-            self.deficit = (self.deficit + lost).min(CATCH_UP * rate);
+            self.deficit = (self.deficit + lost).min(MAX_TIMER_DELAY * rate);
         }
     }
 

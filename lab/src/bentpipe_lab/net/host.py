@@ -69,7 +69,11 @@ def clean_leftovers() -> list[str]:
     """Remove the namespaces of runs whose owner died without cleaning up; return their names."""
     removed: list[str] = []
     for path in sorted(STATE.glob("*.lock")) if STATE.is_dir() else []:
-        with path.open("r") as lock:
+        try:
+            opened = path.open("r")
+        except FileNotFoundError:
+            continue  # a run that has ended since, or that somebody else has cleaned up after
+        with opened as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
