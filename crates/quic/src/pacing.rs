@@ -133,8 +133,10 @@ impl BurstLimiter {
                 .max(pause - short / caught_up)
                 .min(MAX_BURST_EXTENSION);
             let lost = (limited - self.longest_burst(rate)).max(0.0);
-            self.deficit = (self.deficit + lost).min(MAX_TIMER_DELAY * rate);
+            self.deficit += lost;
         }
+        // Of a rate that has fallen no more is owed than of this one.
+        self.deficit = self.deficit.min(MAX_TIMER_DELAY * rate);
     }
 
     /// Whether the library would go on after the one packet that is left.

@@ -119,14 +119,15 @@ fn dvb_rcs2() -> impl Strategy<Value = String> {
     )
 }
 
+/// Never so short that a queue in BDP, as [`limits`] has it, could not hold a packet at 1 kbit/s.
 fn delays(orbit: bool) -> impl Strategy<Value = String> {
     let plain = prop_oneof![
-        (0u32..300_000).prop_map(|us| format!("delay = \"{us} us\"")),
-        (0u32..300, 0u32..300, at_end(), one_of(&["step", "line"])).prop_map(
+        (200u32..300_000).prop_map(|us| format!("delay = \"{us} us\"")),
+        (1u32..300, 1u32..300, at_end(), one_of(&["step", "line"])).prop_map(
             |(first, last, at_end, between)| format!("delay.trace = {{ points = [[\"0 s\", \"{first} ms\"], [\"70 ms\", \"{last} ms\"], [\"200 ms\", \"{first} ms\"]], at_end = \"{at_end}\", between = \"{between}\" }}")
         ),
         at_end().prop_map(|at_end| format!("delay.trace = {{ file = \"delays.csv\", columns = [\"s\", \"ms\"], at_end = \"{at_end}\" }}")),
-        (0u32..150, 0u32..20, 0u32..20).prop_map(|(leg, poll, satellite)| format!("delay.relay = {{ up = \"{leg} ms\", down = \"{leg} ms\", poll = \"{poll} ms\", satellite_poll = \"{satellite} ms\" }}")),
+        (1u32..150, 0u32..20, 0u32..20).prop_map(|(leg, poll, satellite)| format!("delay.relay = {{ up = \"{leg} ms\", down = \"{leg} ms\", poll = \"{poll} ms\", satellite_poll = \"{satellite} ms\" }}")),
     ]
     .boxed();
     let orbits = (0u32..20)
