@@ -78,6 +78,21 @@ def test_an_unknown_publication_is_told() -> None:
         plan.parse(PLAN.replace('"kosek"', '"kosec"'), Path())
 
 
+CAMPAIGNS = sorted(
+    path.stem for path in (host.REPOSITORY / "campaigns").glob("*.toml") if "\n[axes]\n" in path.read_text()
+)
+
+
+@pytest.mark.parametrize("name", CAMPAIGNS)
+def test_every_campaign_of_ours_is_a_plan_that_the_simulator_takes(name: str) -> None:
+    from bentpipe_lab.campaign.commands import prepared
+
+    file = host.REPOSITORY / "campaigns" / f"{name}.toml"
+    for quick in {False, "\n[quick" in file.read_text()}:
+        _, expansion = prepared(file, quick=quick)
+        assert expansion.points
+
+
 @pytest.mark.parametrize("name", ["kosek", "qpep", "qpep-pages", "ka-sat", "beyond"])
 def test_the_studies_are_plans_whose_quick_form_takes_ten_minutes(name: str) -> None:
     from bentpipe_lab.campaign.commands import estimate

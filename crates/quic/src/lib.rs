@@ -1,5 +1,6 @@
 //! All that knows the QUIC library, for whoever carries bytes over a satellite.
 //!
+//! - [`clock`]: the async runtime's present moment
 //! - [`selection`]: which controllers there are, the library's own among them
 //! - [`controller`]: the project's congestion controllers behind the library's trait
 //! - [`monitor`]: what a controller does, for whoever measures
@@ -18,6 +19,7 @@
 //! - [`connect_headers`]: header sections of CONNECT as their standards have them
 //! - [`h3`]: the HTTP/3 library on connections of the QUIC library
 
+pub mod clock;
 pub mod selection;
 pub mod monitor;
 pub mod controller;

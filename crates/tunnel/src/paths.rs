@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bentpipe_cc::{Path, PathMemory};
+use bentpipe_quic::clock::now;
 use bentpipe_units::Span;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -225,14 +226,6 @@ fn oldest(paths: &BTreeMap<Fingerprint, Vec<PathEntry>>) -> Option<Fingerprint> 
         Some((all?.into_iter().max()?, *peer))
     };
     paths.iter().filter_map(until).min().map(|(_, peer)| peer)
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the runtime's clock, which is virtual in the simulator"
-)]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use bentpipe_cc::PathMemory;
+use bentpipe_quic::clock::now;
 use h3::error::Code;
 use noq::VarInt;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::Instant;
 
 use super::admission::{Admission, HANDSHAKE_TIMEOUT};
 use super::client::Arriving;
@@ -398,12 +398,4 @@ impl<D: Dial> Gateway<D> {
         self.sessions.ended(&key, &connection);
         self.retire(&key);
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the runtime's clock, which is virtual in the simulator"
-)]
-fn now() -> Instant {
-    Instant::now()
 }
