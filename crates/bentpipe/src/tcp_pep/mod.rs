@@ -127,7 +127,7 @@ struct Proxy {
 
 pub fn run(command: Command) -> Result<(), Failure> {
     bentpipe_os::limits::raise_open_files();
-    daemon::block_on(serve(command))
+    daemon::run(serve(command))
 }
 
 async fn serve(command: Command) -> Result<(), Failure> {
