@@ -21,8 +21,8 @@ READY_S = 20.0
 SETTLE_S = 0.1
 """After the server's socket is there, before it is asked; and for tcpdump to write the last packets."""
 CAPTURE_KIB = 8192
-"""Room for more than a second at 20 Mbit/s. The kernel clears it when a capture begins, and lets no other thread in, the
-emulator's included: 10 ms for 64 MiB, 3 ms for this."""
+"""Room for more than a second at 20 Mbit/s. The kernel clears it when a capture begins, and lets no other thread in
+meanwhile, the emulator's included: 10 ms for 64 MiB, 3 ms for this."""
 POLL_S = 0.02
 LINGER_S = 3.0
 """How long a client that has the whole file may take to close its connection."""
