@@ -25,7 +25,7 @@ use super::usage::Usages;
 use crate::flow::tally::Tally;
 use crate::identity::{Fingerprint, Identity, PeerRole, Registry, tls};
 use crate::paths::{PathLease, Paths};
-use crate::session::{close, describe, path_summary};
+use crate::session::{canonical, close, describe, path_summary};
 use crate::sockets::Dial;
 use crate::transport::{MAX_FLOWS, MAX_UDP_FLOWS, Transport};
 
@@ -174,7 +174,7 @@ impl<D: Dial> Gateway<D> {
             };
             let gateway = self.clone();
             tokio::spawn(async move {
-                let from = incoming.remote_address();
+                let from = canonical(incoming.remote_address());
                 let memory = PathMemory::default();
                 let server = gateway.server(memory.clone());
                 let handshake = async {
