@@ -223,6 +223,20 @@ def test_a_lan_is_taken_beside_its_router_and_servers_answer_who_comes_to_them_o
             assert not pings(where, address)
 
 
+def test_ipv6_that_is_switched_off_and_on_is_taken_again(bare: Topology) -> None:
+    """The kernel forgets all routes of IPv6 meanwhile, the terminal's included."""
+    path, machine = bare, bare.terminal
+    tunnel = start_bentpipe(path)
+    configure(tunnel, lan=False)
+    start(tunnel)
+    for off in (1, 0):
+        machine.sysctl(net__ipv6__conf__all__disable_ipv6=off)
+    machine.ip("-6", "address", "add", f"{SATELLITE.near6}/64", "dev", "sat0", "nodad")
+    machine.ip("-6", "route", "replace", "default", "via", ROUTER6, "dev", "sat0")
+    eventually(lambda: source(path, machine, SERVER6) == GROUND.near6, "connections over IPv6 are taken")
+    assert source(path, machine, SERVER4) == GROUND.near4
+
+
 def test_what_the_units_give_suffices(bare: Topology) -> None:
     """Users without rights but the capabilities of the units, a read-only /proc/sys, and /dev/net/tun."""
     path = bare

@@ -1,6 +1,6 @@
 //! What terminal and gateway share as processes.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -14,12 +14,24 @@ use tokio::task::JoinSet;
 use crate::config::Metrics;
 use crate::failure::Failure;
 use crate::files::Files;
+use crate::output;
 use crate::status::{Ask, StatusSocket, serve_metrics};
 
 /// A peer that does not confirm our goodbye is not waited for.
 const GOODBYE: Duration = Duration::from_secs(2);
 /// While draining, it is looked this often whether all flows have ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(100);
+
+/// Runs a daemon on the async runtime. Neither a log that nobody reads nor a disk that stands
+/// still keeps it from its work or from its end.
+pub fn run(main: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    output::never_wait().map_err(anyhow::Error::from)?;
+    let runtime = runtime()?;
+    let ended = runtime.block_on(main);
+    runtime.shutdown_background();
+    output::finish();
+    ended
+}
 
 /// Runs `main` on the async runtime.
 pub fn block_on(main: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
@@ -37,8 +49,10 @@ pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 /// Prints a line for whoever started the daemon. Nobody may be listening any more: that
 /// ends no daemon.
 pub fn say(line: std::fmt::Arguments<'_>) {
-    let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    let mut out = output::output();
+    let _ = out
+        .write_all(format!("{line}\n").as_bytes())
+        .and_then(|()| out.flush());
 }
 
 /// Tells whoever started the daemon, systemd included, that it works; and then systemd,
@@ -193,6 +207,14 @@ pub fn tell_what_waits<T: Serialize + DeserializeOwned>(
 /// Calls for SIGHUP, from now on.
 pub fn reload_signal() -> Signal {
     signal(SignalKind::hangup()).expect("a handler for SIGHUP can be set")
+}
+
+/// How a daemon has ended: by itself is a failure, and systemd starts it again.
+pub fn ended(asked: bool) -> Result<(), Failure> {
+    match asked {
+        true => Ok(()),
+        false => Err(anyhow::anyhow!("ended by itself; the log says why").into()),
+    }
 }
 
 /// Waits for a goodbye, but not for ever.

@@ -20,6 +20,8 @@ use tracing_subscriber::layer::{Context, Filter, Layer as _, SubscriberExt as _}
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Registry, reload};
 
+use crate::output;
+
 const VARIABLE: &str = "BENTPIPE_LOG";
 /// Lines of one place.
 const BURST: u32 = 60;
@@ -32,7 +34,7 @@ pub fn start() {
     let (level, handle) = reload::Layer::new(filter("info"));
     let _ = LEVEL.set(handle);
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(output::errors)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_target(false)
         // A closed standard error ends no daemon.
@@ -116,8 +118,6 @@ impl<S: Subscriber> Filter<S> for Bounded {
 /// Not an event: this is inside one.
 fn eprint_line((file, line): (&str, u32), left_out: u32) {
     use std::io::Write as _;
-    let _ = writeln!(
-        std::io::stderr(),
-        "{left_out} lines like the next have been left out ({file}:{line})"
-    );
+    let told = format!("{left_out} lines like the next have been left out ({file}:{line})\n");
+    let _ = output::errors().write_all(told.as_bytes());
 }

@@ -24,6 +24,7 @@ mod files;
 mod registry;
 mod path_file;
 mod daemon;
+mod output;
 mod key_log;
 mod log;
 mod doctor;

@@ -4,7 +4,8 @@
 pub mod clients;
 
 use std::fs::OpenOptions;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -133,14 +134,50 @@ impl<'de> Deserialize<'de> for Date {
 #[derive(Debug)]
 pub struct FileRegistry {
     path: PathBuf,
-    /// What was read last, and the file's time of change then.
-    read: Mutex<(Option<SystemTime>, List)>,
+    read: Mutex<Read>,
+}
+
+/// What was read last.
+#[derive(Debug)]
+struct Read {
+    list: List,
+    /// The file then; `None` if it could not be read since: it is read again at the next look.
+    version: Option<Version>,
+}
+
+/// What changes of a file with its content, whoever writes it: an editor, or another process that
+/// puts a new file in its place. Time alone has ticks of milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Version {
+    Absent,
+    File {
+        changed: Option<SystemTime>,
+        length: u64,
+        inode: u64,
+    },
+}
+
+impl Version {
+    fn of(path: &Path) -> io::Result<Self> {
+        match std::fs::metadata(path) {
+            Ok(metadata) => Ok(Self::File {
+                changed: metadata.modified().ok(),
+                length: metadata.len(),
+                inode: metadata.ino(),
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::Absent),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 impl FileRegistry {
     /// The list at `path`; a file that is not there is an empty list.
     pub fn open(path: PathBuf) -> anyhow::Result<Self> {
-        let read = Mutex::new((changed(&path), load(&path)?));
+        // Before the content: what changes meanwhile is read again.
+        let version = Version::of(&path).ok();
+        let list = load(&path)?;
+        let read = Mutex::new(Read { list, version });
         Ok(Self { path, read })
     }
 
@@ -211,18 +248,21 @@ impl FileRegistry {
 
     fn with<T>(&self, look: impl FnOnce(&List) -> T) -> T {
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = changed(&self.path);
-        if read.0 != now {
+        let now = Version::of(&self.path).ok();
+        if now.is_none() || read.version != now {
             match load(&self.path) {
-                Ok(list) => *read = (now, list),
+                Ok(list) => {
+                    *read = Read { list, version: now };
+                }
                 // Half-edited, perhaps: whoever was enrolled before still is.
                 Err(error) => {
                     tracing::warn!("{error:#}; the list as it was before stays in force");
-                    read.0 = now;
+                    let unreadable = error.downcast_ref::<io::Error>().is_some();
+                    read.version = now.filter(|_| !unreadable);
                 }
             }
         }
-        look(&read.1)
+        look(&read.list)
     }
 
     /// Reads, changes and replaces the file while no other process does.
@@ -468,16 +508,10 @@ impl Registry for FileRegistry {
     }
 }
 
-fn changed(path: &Path) -> Option<SystemTime> {
-    std::fs::metadata(path)
-        .and_then(|metadata| metadata.modified())
-        .ok()
-}
-
 fn load(path: &Path) -> anyhow::Result<List> {
     match std::fs::read_to_string(path) {
         Ok(text) => toml::from_str(&text).with_context(|| path.display().to_string()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(List::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(List::default()),
         Err(error) => Err(error).with_context(|| path.display().to_string()),
     }
 }
@@ -554,6 +588,46 @@ mod tests {
         for (old, new) in [(7, 8), (2, 8), (5, 9)] {
             list.renew(&key(old), key(new)).unwrap_err();
         }
+    }
+
+    /// As when an end has no descriptor left: `read` is what it could not do.
+    #[test]
+    fn what_could_not_be_read_is_read_at_the_next_look_although_it_has_not_changed() {
+        let directory = std::env::temp_dir().join(format!("bentpipe-list-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let registry = FileRegistry::open(directory.join("terminals.toml")).unwrap();
+        registry
+            .change(|list| {
+                *list = with_line();
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(registry.role(&key(1)), PeerRole::Enrolment);
+        // A directory cannot be read as a file is.
+        let aside = directory.join("aside");
+        std::fs::rename(&registry.path, &aside).unwrap();
+        std::fs::create_dir(&registry.path).unwrap();
+        assert_eq!(registry.role(&key(1)), PeerRole::Enrolment);
+        assert_eq!(registry.read.lock().unwrap().version, None);
+        std::fs::remove_dir(&registry.path).unwrap();
+        std::fs::write(&registry.path, "").unwrap();
+        assert_eq!(registry.role(&key(1)), PeerRole::Unknown);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    /// An editor writes a file in two steps, within one tick of the clock.
+    #[test]
+    fn a_file_that_grows_within_a_tick_is_read_again() {
+        let path = std::env::temp_dir().join(format!("bentpipe-grows-{}", std::process::id()));
+        std::fs::write(&path, "").unwrap();
+        let time = std::fs::metadata(&path).unwrap().modified().unwrap();
+        let registry = FileRegistry::open(path.clone()).unwrap();
+        assert_eq!(registry.role(&key(1)), PeerRole::Unknown);
+        std::fs::write(&path, toml::to_string(&with_line()).unwrap()).unwrap();
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(time).unwrap();
+        assert_eq!(registry.role(&key(1)), PeerRole::Enrolment);
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -162,7 +162,7 @@ fn start(files: Files) -> Result<(), Failure> {
                 .any(|address| listens(Some(address))),
     };
     privileges::give_up(config.user.as_deref(), needs).map_err(anyhow::Error::from)?;
-    daemon::block_on(serve(files, config))
+    daemon::run(serve(files, config))
 }
 
 async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure> {
@@ -336,15 +336,15 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     let session = terminal.session();
     let mut keep = pin!(keep);
     let mut announce = pin!(announce(session, &ways));
-    let orderly = loop {
+    let stop_asked = loop {
         tokio::select! {
             never = &mut keep => match never {},
-            () = &mut announce => break false,
+            () = &mut announce => break None,
             _ = tasks.join_next() => {
                 tracing::error!("an ingress has ended");
-                break false;
+                break None;
             }
-            orderly = stop.stop() => break orderly,
+            orderly = stop.stop() => break Some(orderly),
             _ = reload.recv() => {
                 reload_key(&files, &renewed);
                 if let Some(certificate) = &certificate {
@@ -361,12 +361,14 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     daemon::stopping();
     // First the way in, then what is on its way. The rules hold back what comes meanwhile.
     tasks.shutdown().await;
-    if orderly {
+    if stop_asked == Some(true) {
         let drained = || terminal.tally().is_drained();
         stop.drain(config.drain.as_duration(), drained).await;
     }
     match rules {
-        Some((rules, AfterStop::Release)) => rules.remove().await,
+        Some((rules, AfterStop::Release)) if stop_asked.is_some() => rules.remove().await,
+        // What a failure leaves is for `fail` to say.
+        Some((_, AfterStop::Release)) => {}
         Some((_, AfterStop::Hold)) => tracing::warn!(
             "the connections that would be taken are held back until the terminal is started again; `bentpipe terminal release` lets them pass"
         ),
@@ -376,7 +378,7 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     daemon::patiently(endpoint.wait_idle()).await;
     daemon::patiently(keeper.stop()).await;
     daemon::say(format_args!("stopped"));
-    Ok(())
+    daemon::ended(stop_asked.is_some())
 }
 
 /// Whether measurements decide what becomes of applications' own QUIC.

@@ -2,7 +2,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
-use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
@@ -294,12 +293,6 @@ impl Tun {
     pub fn overflow(&mut self) -> io::Result<u64> {
         let dropped = self.netlink.statistics(&self.device)?.tx_dropped;
         Ok(dropped.saturating_sub(self.dropped_before))
-    }
-
-    /// Gives the device an address that nothing uses but routes which name it as their source; it
-    /// is none of [`Self::addresses`].
-    pub fn add_source(&mut self, address: IpAddr) -> io::Result<()> {
-        self.netlink.add_source(self.index, address)
     }
 
     /// The addresses that the device was given here.

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use crate::clock::now;
 use bytes::{Buf, Bytes, BytesMut};
 use h3::error::Code;
 use h3::quic::StreamId;
@@ -273,14 +274,6 @@ impl Drop for FlowDatagrams {
             self.drops().add(DropCause::NoRequest, unread);
         }
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the runtime's clock, which is virtual in the simulator"
-)]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

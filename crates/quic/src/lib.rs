@@ -1,10 +1,12 @@
 //! All that knows the QUIC library, for whoever carries bytes over a satellite.
 //!
+//! - [`clock`]: the async runtime's present moment
 //! - [`selection`]: which controllers there are, the library's own among them
 //! - [`controller`]: the project's congestion controllers behind the library's trait
 //! - [`monitor`]: what a controller does, for whoever measures
 //! - [`qlog`]: where connections' events are written
 //! - [`version2`]: QUIC version 2, which the library lacks
+//! - [`mapped`]: IPv4 peers that migrate by addresses of IPv6
 //! - `pacing`: bursts of at most 2 ms
 //! - [`acks`]: how often the peer acknowledges
 //! - [`transport`]: transport parameters for a satellite
@@ -18,11 +20,13 @@
 //! - [`connect_headers`]: header sections of CONNECT as their standards have them
 //! - [`h3`]: the HTTP/3 library on connections of the QUIC library
 
+pub mod clock;
 pub mod selection;
 pub mod monitor;
 pub mod controller;
 pub mod qlog;
 pub mod version2;
+pub mod mapped;
 mod pacing;
 pub mod acks;
 pub mod transport;

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use bentpipe_cc::{Path, PathMemory};
 use bentpipe_quic::Together;
+use bentpipe_quic::clock::now;
 use tokio::time::Instant;
 
 /// Peers that are remembered.
@@ -177,14 +178,6 @@ impl Drop for Lease {
             peer.known = Some((learnt, now()));
         }
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the runtime's clock, which is virtual in the simulator"
-)]
-pub(crate) fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::hello::ClientHello;
-use crate::paths::now;
 use crate::routes::Route;
+use bentpipe_quic::clock::now;
 
 /// Servers that are remembered; beyond, it begins anew.
 const MOST: usize = 4096;

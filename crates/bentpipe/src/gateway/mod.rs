@@ -170,7 +170,7 @@ fn start(files: Files) -> Result<(), Failure> {
         low_ports: low(config.listen) || config.metrics.as_ref().is_some_and(|m| low(m.listen)),
     };
     privileges::give_up(config.user.as_deref(), needs).map_err(anyhow::Error::from)?;
-    daemon::block_on(serve(files, config))
+    daemon::run(serve(files, config))
 }
 
 async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure> {
@@ -248,7 +248,7 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
         controller = %config.transport.controller,
         "gateway is running"
     );
-    let orderly = {
+    let stop_asked = {
         let mut run = pin!(gateway.run());
         let mut deliver = pin!(async {
             match &network {
@@ -259,13 +259,13 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
         let mut strays = pin!(report_strays(&gateway, &received));
         loop {
             tokio::select! {
-                () = &mut run => break false,
-                () = &mut strays => break false,
+                () = &mut run => break None,
+                () = &mut strays => break None,
                 error = &mut deliver => {
                     tracing::error!("the interface for IP packets has failed: {error}");
-                    break false;
+                    break None;
                 }
-                orderly = stop.stop() => break orderly,
+                orderly = stop.stop() => break Some(orderly),
                 _ = reload.recv() => {
                     gateway.close_revoked();
                     identity = reload_keys(&files, identity, &gateway, &registry, &transport);
@@ -277,7 +277,7 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
         }
     };
     daemon::stopping();
-    if orderly {
+    if stop_asked == Some(true) {
         gateway.drain();
         let drained = || gateway.tally().is_drained();
         stop.drain(config.drain.as_duration(), drained).await;
@@ -289,13 +289,13 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
         ip_gateway::remove(config.listen.port()).await;
     }
     daemon::patiently(keeper.stop()).await;
-    volumes::write(&policies.volumes).await;
+    daemon::patiently(volumes::write(&policies.volumes)).await;
     daemon::say(format_args!(
         "stopped: {} datagrams of sessions, {} stray",
         gateway.session_datagrams(),
         strays(&gateway, &received)
     ));
-    Ok(())
+    daemon::ended(stop_asked.is_some())
 }
 
 /// Reads the gateway's keys again: the present one, for sessions from now on, and the next one,

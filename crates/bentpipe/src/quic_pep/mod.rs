@@ -150,7 +150,7 @@ fn start(path: &Path) -> Result<(), Failure> {
     };
     privileges::give_up(config.user.as_deref(), needs).map_err(anyhow::Error::from)?;
     limits::raise_open_files();
-    daemon::block_on(serve(config, certificates, roots))
+    daemon::run(serve(config, certificates, roots))
 }
 
 async fn serve(

@@ -1,6 +1,7 @@
 //! The Unix socket on which a daemon tells how it stands.
 
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,6 +25,10 @@ impl StatusSocket {
     /// Opens it, in the place of one that a killed daemon has left.
     pub fn open(path: PathBuf) -> Option<Self> {
         let bound = || {
+            // A second start, by mistake, must not take the first one's place.
+            if UnixStream::connect(&path).is_ok() {
+                return Err(io::Error::from(io::ErrorKind::AddrInUse));
+            }
             match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}

@@ -293,7 +293,7 @@ impl Satellite {
     /// The path as remembered, if what is measured fits it.
     fn remembered(&self) -> Option<Path> {
         let rtt = self.queue.base()?;
-        self.memory.get().filter(|path| path.fits(rtt))
+        self.memory.like(rtt)
     }
 
     fn end_round(&mut self, now: Time) {

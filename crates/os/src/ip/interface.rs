@@ -52,12 +52,6 @@ impl Interface {
         })
     }
 
-    /// Gives it an address that nothing uses but routes which name it as their source.
-    pub fn add_source(&self, address: IpAddr) -> io::Result<()> {
-        let mut tun = self.tun.lock().unwrap_or_else(PoisonError::into_inner);
-        tun.add_source(address)
-    }
-
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name

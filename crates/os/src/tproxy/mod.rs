@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ipnet::IpNet;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::Notify;
 
@@ -34,7 +34,7 @@ use ruleset::Ruleset;
 pub use tun::Tun;
 
 use crate::ip::{Interface, IpError};
-use crate::network_changes;
+use crate::{network_changes, tcp};
 
 /// Distinguishes our marks and routing tables from others' ("bp" in ASCII).
 const TAG: u32 = 0x6270_0000;
@@ -42,6 +42,8 @@ const TAG: u32 = 0x6270_0000;
 const BACKLOG: i32 = 1024;
 /// Between two repairs, so that two programs which undo each other do so at leisure.
 const REPAIR_PAUSE: Duration = Duration::from_secs(1);
+/// Between two attempts at a repair that fails.
+const LONGEST_REPAIR_PAUSE: Duration = Duration::from_secs(10);
 
 /// What becomes of connections that would be taken when no terminal runs, because it was
 /// killed or has crashed.
@@ -187,6 +189,9 @@ pub enum TransparentError {
     /// Packets of other protocols cannot be carried.
     #[error("ingress.transparent.other_protocols = \"tunnel\": {0}")]
     Ip(#[source] Box<IpError>),
+    /// The networks that this machine is connected to are not known.
+    #[error("this machine's addresses cannot be read: {0}")]
+    Addresses(io::Error),
     /// No such interface.
     #[error("there is no network interface {0:?} here; `ip link` lists them")]
     Interface(String),
@@ -246,7 +251,7 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
     let port = capture.port;
     // Whoever holds the listener's port owns the rules of that port.
     let ipv4 = listen((Ipv4Addr::LOCALHOST, port).into())?;
-    let mut ipv6 = match listen((Ipv6Addr::LOCALHOST, port).into()) {
+    let ipv6 = match listen((Ipv6Addr::LOCALHOST, port).into()) {
         Ok(listener) => Some(listener),
         Err(TransparentError::Listen { source, .. })
             if matches!(
@@ -261,15 +266,10 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
     let mark = mark(port);
     routes::add(routes::Family::V4, mark).map_err(|source| TransparentError::Routes { source })?;
     // The sysctl disable_ipv6 leaves sockets but no routes.
-    if ipv6.is_some()
-        && let Err(error) = routes::add(routes::Family::V6, mark)
-    {
-        tracing::debug!("IPv6: {error}");
-        ipv6 = None;
-    }
-    if ipv6.is_none() {
+    let has_ipv6 = ipv6.is_some() && can_route_ipv6(mark);
+    if !has_ipv6 {
         tracing::warn!(
-            "this machine has no IPv6, or it is switched off (sysctl net.ipv6.conf.all.disable_ipv6); only IPv4 connections are taken"
+            "this machine has no IPv6, or it is switched off (sysctl net.ipv6.conf.all.disable_ipv6); only IPv4 connections are taken until it is switched on"
         );
     }
     let mut udp = Vec::new();
@@ -280,13 +280,9 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
         }
     }
     let interface = match capture.tunnels_packets() || capture.tun.is_some() {
-        true => Some(packets::interface(&capture, ipv6.is_some())?),
+        true => Some(packets::interface(&capture, has_ipv6)?),
         false => None,
     };
-    if let (Some(interface), Some(_)) = (&interface, &capture.tun) {
-        tun::add_sources(interface, ipv6.is_some())
-            .map_err(|source| TransparentError::Routes { source })?;
-    }
     let mut held = None;
     if !capture.after_origin.is_empty() {
         match held::open(port, mark) {
@@ -301,8 +297,13 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
         ipv6: ipv6.is_some(),
         holds: held.is_some(),
     };
-    let existed = nft::table_exists(&table(port)).await;
-    if let Err(error) = nft::load(rules.ruleset()).await {
+    let existed = nft::table_exists(&table(port)).await.unwrap_or(true);
+    let ruleset = rules.ruleset();
+    let loaded = match ruleset {
+        Ok(ruleset) => nft::load(ruleset).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = loaded {
         // Rules that were there before go on holding back.
         if !existed {
             routes::remove(mark);
@@ -345,6 +346,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, TransparentError> {
         } else {
             socket.set_ip_transparent_v4(true)?;
         }
+        tcp::prepare(SockRef::from(&socket))?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         TcpListener::from_std(socket.into())
@@ -371,7 +373,7 @@ pub fn mark(port: u16) -> u32 {
 /// Removes the rules that a terminal with `port` has left, running or not; what is not
 /// there is no error. Says whether there were any.
 pub async fn release(port: u16) -> bool {
-    let existed = nft::table_exists(&table(port)).await;
+    let existed = nft::table_exists(&table(port)).await == Ok(true);
     let _ = nft::load(format!("delete table inet {}\n", table(port))).await;
     routes::remove(mark(port));
     routes::remove(packets::mark(port));
@@ -407,10 +409,10 @@ pub fn tables() -> Result<Vec<String>, String> {
 }
 
 impl Rules {
-    fn ruleset(&self) -> String {
+    fn ruleset(&self) -> Result<String, TransparentError> {
         let capture = self.capture();
         let ruleset = Ruleset {
-            connected: connected(capture.tun.as_ref()),
+            connected: connected(capture.tun.as_ref())?,
             table: table(capture.port),
             mark: mark(capture.port),
             ip_mark: packets::mark(capture.port),
@@ -419,7 +421,7 @@ impl Rules {
             holds: self.holds,
             capture: &capture,
         };
-        ruleset.text()
+        Ok(ruleset.text())
     }
 
     /// Puts the routes of this machine's own traffic in force.
@@ -428,9 +430,10 @@ impl Rules {
         let Some(tun) = &capture.tun else {
             return Ok(());
         };
-        let mut left_alone = connected(Some(tun));
+        let mut left_alone = connected(Some(tun)).map_err(io::Error::other)?;
         left_alone.extend(&capture.leave);
-        tun::route(&capture, tun, &left_alone, self.ipv6)
+        let ipv6 = self.ipv6 && can_route_ipv6(mark(capture.port));
+        tun::route(&capture, tun, &left_alone, ipv6)
     }
 
     async fn tell_obstacles(&self) {
@@ -465,7 +468,11 @@ impl Rules {
             tun,
             ..new
         };
-        let changed = match nft::load(self.ruleset()).await {
+        let loaded = match self.ruleset() {
+            Ok(ruleset) => nft::load(ruleset).await,
+            Err(error) => Err(error),
+        };
+        let changed = match loaded {
             Ok(()) => self
                 .route()
                 .map_err(|source| TransparentError::Routes { source }),
@@ -499,40 +506,71 @@ impl Rules {
                 tracing::warn!("changes of {what} will not be noticed: {error}");
             }
         }
-        let port = self.capture().port;
-        let mut installed = self.ruleset();
+        let mut installed = self.ruleset().ok();
+        // What cannot be done now, without descriptors say, is tried again.
+        let mut retry = None;
         loop {
-            changed.notified().await;
-            let wanted = self.ruleset();
-            let there = nft::table_exists(&table(port)).await;
-            if !there {
-                tracing::warn!(
-                    "another program has removed the rules of transparent ingress; they are put back"
-                );
+            tokio::select! {
+                () = changed.notified() => {}
+                () = tokio::time::sleep(retry.unwrap_or_default()), if retry.is_some() => {}
             }
-            if !there || wanted != installed {
-                match nft::load(wanted.clone()).await {
-                    Ok(()) => installed = wanted,
-                    Err(error) => tracing::error!("{error}"),
-                }
-            }
-            let capture = self.capture();
-            if capture.tunnels_packets()
-                && let Err(error) = packets::route(&capture)
-            {
-                tracing::debug!("routes of packets: {error}");
-            }
-            if let Err(error) = self.route() {
-                tracing::debug!("routes of this machine's own traffic: {error}");
-            }
-            let families = [routes::Family::V4, routes::Family::V6];
-            for family in families.into_iter().take(1 + usize::from(self.ipv6)) {
-                if let Err(error) = routes::add(family, mark(port)) {
-                    tracing::debug!("routing rule: {error}");
-                }
-            }
+            let whole = self.repair(&mut installed).await;
+            retry = match retry {
+                _ if whole => None,
+                None => Some(REPAIR_PAUSE),
+                Some(pause) => Some((pause * 2).min(LONGEST_REPAIR_PAUSE)),
+            };
             tokio::time::sleep(REPAIR_PAUSE).await;
         }
+    }
+
+    /// Puts back what is missing of rules and routes; false if that has failed. `installed` are the
+    /// rules as they were loaded last.
+    async fn repair(&self, installed: &mut Option<String>) -> bool {
+        let capture = self.capture();
+        let mut whole = true;
+        let there = nft::table_exists(&table(capture.port)).await;
+        if there == Ok(false) {
+            tracing::warn!(
+                "another program has removed the rules of transparent ingress; they are put back"
+            );
+        }
+        match (there, self.ruleset()) {
+            (Ok(true), Ok(wanted)) if installed.as_ref() == Some(&wanted) => {}
+            (Ok(_), Ok(wanted)) => match nft::load(wanted.clone()).await {
+                Ok(()) => *installed = Some(wanted),
+                Err(error) => {
+                    tracing::error!("{error}");
+                    whole = false;
+                }
+            },
+            (there, wanted) => {
+                let why = there.err().or(wanted.err().map(|error| error.to_string()));
+                let why = why.unwrap_or_default();
+                tracing::error!(
+                    "whether the rules of transparent ingress stand is not known: {why}"
+                );
+                whole = false;
+            }
+        }
+        if capture.tunnels_packets()
+            && let Err(error) = packets::route(&capture)
+        {
+            tracing::debug!("routes of packets: {error}");
+            whole = false;
+        }
+        if let Err(error) = routes::add(routes::Family::V4, mark(capture.port)) {
+            tracing::debug!("routing rule: {error}");
+            whole = false;
+        }
+        if self.ipv6 {
+            can_route_ipv6(mark(capture.port));
+        }
+        if let Err(error) = self.route() {
+            tracing::error!("routes of this machine's own traffic: {error}");
+            whole = false;
+        }
+        whole
     }
 
     /// Removes the rules; what is not there is no error.
@@ -541,9 +579,18 @@ impl Rules {
     }
 }
 
+/// Delivers IPv6 packets with `mark` to this machine, if it has IPv6.
+fn can_route_ipv6(mark: u32) -> bool {
+    let added = routes::add(routes::Family::V6, mark);
+    if let Err(error) = &added {
+        tracing::debug!("IPv6: {error}");
+    }
+    added.is_ok()
+}
+
 /// The networks that this machine has an address in, but for those of the tunnel's own interface.
-fn connected(tun: Option<&Tun>) -> Vec<IpNet> {
-    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+fn connected(tun: Option<&Tun>) -> Result<Vec<IpNet>, TransparentError> {
+    let interfaces = if_addrs::get_if_addrs().map_err(TransparentError::Addresses)?;
     let mut networks: Vec<_> = interfaces
         .iter()
         .filter(|interface| !interface.is_loopback())
@@ -560,5 +607,5 @@ fn connected(tun: Option<&Tun>) -> Vec<IpNet> {
         .collect();
     networks.sort();
     networks.dedup();
-    networks
+    Ok(networks)
 }

@@ -25,10 +25,12 @@ pub(crate) async fn load(ruleset: String) -> Result<(), TransparentError> {
 }
 
 /// Whether there is a table of that name in family inet.
-pub(super) async fn table_exists(name: &str) -> bool {
-    run(&["list", "table", "inet", name], String::new())
-        .await
-        .is_ok()
+pub(super) async fn table_exists(name: &str) -> Result<bool, String> {
+    match run(&["list", "table", "inet", name], String::new()).await {
+        Ok(_) => Ok(true),
+        Err(why) if why.contains("No such file or directory") => Ok(false),
+        Err(why) => Err(why),
+    }
 }
 
 /// All rules, as libnftables-json(5).

@@ -26,7 +26,6 @@ use netlink_packet_route::{IpProtocol, RouteNetlinkMessage};
 use super::routes::{self, Family};
 use super::{Capture, Fail};
 use crate::dns;
-use crate::ip::Interface;
 use crate::netlink::{Netlink, mark_rule};
 
 /// Distinguish the marks, and the routing tables, of different ports and from others'.
@@ -76,16 +75,8 @@ fn families(ipv6: bool) -> impl Iterator<Item = Family> {
         .take(1 + usize::from(ipv6))
 }
 
-/// Gives the interface the addresses that this machine's programs have.
-pub(super) fn add_sources(interface: &Interface, ipv6: bool) -> io::Result<()> {
-    for family in families(ipv6) {
-        interface.add_source(family.source())?;
-    }
-    Ok(())
-}
-
-/// Routes this machine's own traffic to the interface, but for `left_alone`; no error if that is
-/// so already.
+/// Gives the interface the addresses that this machine's programs have, and routes their traffic to
+/// it, but for `left_alone`; no error if that is so already.
 pub(super) fn route(
     capture: &Capture,
     tun: &Tun,
@@ -97,6 +88,10 @@ pub(super) fn route(
     let device = netlink.device(&tun.interface)?.header.index;
     let closed = capture.fail == Fail::Closed;
     for family in families(ipv6) {
+        match netlink.add_source(device, family.source()) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            done => done?,
+        }
         routes::add(family, taken(port))?;
         let tables = [(ALL, left_alone), (QUESTIONS, &tun.leave[..])];
         for (tag, networks) in tables {

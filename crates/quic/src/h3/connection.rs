@@ -10,8 +10,9 @@ use h3::quic::{ConnectionErrorIncoming, StreamErrorIncoming};
 use noq::ConnectionError;
 
 use super::errors::{connection_error, lost, varint};
-use super::flows::{Flows, now};
+use super::flows::Flows;
 use super::{BidiStream, CHUNK, RecvStream, SendStream};
+use crate::clock::now;
 use crate::drops::Drops;
 use crate::schedule::Scheduler;
 use crate::windows::{self, Pool, Windows};

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use h3::quic::StreamId;
 use noq::{PathId, VarInt};
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use crate::datagrams::Datagrams;
 use crate::drops::Drops;
@@ -112,12 +111,4 @@ impl Stops {
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, noq::Stopped>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the runtime's clock, which is virtual in the simulator"
-)]
-pub(super) fn now() -> Instant {
-    Instant::now()
 }

@@ -10,7 +10,8 @@ use noq::VarInt;
 
 use super::CHUNK;
 use super::errors::{read_error, stream_id, varint};
-use super::flows::{Flows, now};
+use super::flows::Flows;
+use crate::clock::now;
 use crate::connect_headers::{Begun, Incoming};
 use crate::frames::FrameBound;
 

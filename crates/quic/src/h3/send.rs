@@ -9,7 +9,8 @@ use h3::quic::{ConnectionErrorIncoming, StreamErrorIncoming, StreamId, WriteBuf}
 use noq::VarInt;
 
 use super::errors::{stream_id, varint, write_error};
-use super::flows::{Flows, now};
+use super::flows::Flows;
+use crate::clock::now;
 use crate::connect_headers;
 use crate::schedule::Class;
 

@@ -6,8 +6,9 @@ use bytes::{Buf, Bytes};
 use h3::quic::{StreamErrorIncoming, StreamId, WriteBuf};
 use noq::VarInt;
 
-use super::flows::{Flows, now};
+use super::flows::Flows;
 use super::{RecvStream, SendStream};
+use crate::clock::now;
 
 /// Both directions of a request.
 pub struct BidiStream<B: Buf> {

@@ -7,12 +7,14 @@
 //! - [`syn`]: a TCP connection's first packet, and what its sender is told
 //! - [`tally`]: how many there are, and how they ended
 //! - [`by_name`]: how many there were of each server's name
+//! - [`watched`]: a socket whose bytes somebody sees
 //! - [`transfer_time`]: how long what applications ask for takes
 //! - [`stalled`]: the bound on TCP flows that are not read
 
 mod outcome;
 pub mod tally;
 pub mod by_name;
+pub mod watched;
 pub mod transfer_time;
 pub mod stream;
 pub mod tcp;

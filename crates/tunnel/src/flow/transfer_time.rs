@@ -4,16 +4,13 @@
 //! terminal takes bytes from the application and gives it others, handshakes included.
 
 use std::fmt;
-use std::io;
-use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use bentpipe_quic::clock::now;
 use tokio::time::Instant;
 
-use crate::sockets::Socket;
+use super::watched::Watch;
 
 /// The sizes whose times are told, bytes: small objects, pages, images, videos' segments, files.
 pub const SIZES: [u64; 6] = [30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000];
@@ -106,74 +103,14 @@ impl Meter {
     }
 }
 
-/// A socket whose transfers are measured, if there is a meter.
-pub struct Measured<S> {
-    inner: S,
-    meter: Option<Meter>,
-}
-
-impl<S> Measured<S> {
-    /// `inner`, measured by `meter`.
-    pub fn new(inner: S, meter: Option<Meter>) -> Self {
-        Self { inner, meter }
-    }
-}
-
-impl<S: Socket> Socket for Measured<S> {
-    fn close(self) {
-        self.inner.close();
+impl Watch for Meter {
+    fn read(&mut self, _: &[u8]) {
+        self.sent();
     }
 
-    fn reset(&self) -> impl Future<Output = io::Error> + Send + 'static {
-        self.inner.reset()
+    fn written(&mut self, bytes: usize) {
+        self.came(bytes);
     }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Measured<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
-        if let Some(meter) = &self.meter
-            && buffer.filled().len() > before
-        {
-            meter.sent();
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Measured<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        data: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.inner).poll_write(context, data))?;
-        if let Some(meter) = &self.meter {
-            meter.came(written);
-        }
-        Poll::Ready(Ok(written))
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(context)
-    }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the runtime's clock, which is virtual in the simulator"
-)]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bentpipe_quic::clock::now;
 use bytes::Bytes;
 use tokio::time::Instant;
 
@@ -176,7 +177,7 @@ impl<D: Dial> Router<'_, D> {
             return Ok(addresses.clone());
         }
         let addresses = self.requests.dialler.own_addresses();
-        let addresses: Arc<[IpAddr]> = addresses.map_err(|refusal| refusal.detail)?.into();
+        let addresses: Arc<[IpAddr]> = addresses.map_err(|refusal| refusal.detail)?;
         *known = Some((now, addresses.clone()));
         Ok(addresses)
     }
@@ -258,12 +259,4 @@ impl<D: Dial> Requests<D> {
         }
         Ok((place, network.lend(peer.key)?))
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the runtime's clock, which is virtual in the simulator"
-)]
-fn now() -> Instant {
-    Instant::now()
 }

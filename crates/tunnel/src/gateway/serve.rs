@@ -7,10 +7,10 @@ use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use bentpipe_cc::PathMemory;
+use bentpipe_quic::clock::now;
 use h3::error::Code;
 use noq::VarInt;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::Instant;
 
 use super::admission::{Admission, HANDSHAKE_TIMEOUT};
 use super::client::Arriving;
@@ -25,7 +25,7 @@ use super::usage::Usages;
 use crate::flow::tally::Tally;
 use crate::identity::{Fingerprint, Identity, PeerRole, Registry, tls};
 use crate::paths::{PathLease, Paths};
-use crate::session::{close, describe, path_summary};
+use crate::session::{canonical, close, describe, path_summary};
 use crate::sockets::Dial;
 use crate::transport::{MAX_FLOWS, MAX_UDP_FLOWS, Transport};
 
@@ -174,7 +174,7 @@ impl<D: Dial> Gateway<D> {
             };
             let gateway = self.clone();
             tokio::spawn(async move {
-                let from = incoming.remote_address();
+                let from = canonical(incoming.remote_address());
                 let memory = PathMemory::default();
                 let server = gateway.server(memory.clone());
                 let handshake = async {
@@ -398,12 +398,4 @@ impl<D: Dial> Gateway<D> {
         self.sessions.ended(&key, &connection);
         self.retire(&key);
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the runtime's clock, which is virtual in the simulator"
-)]
-fn now() -> Instant {
-    Instant::now()
 }

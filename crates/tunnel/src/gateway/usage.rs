@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bentpipe_quic::clock::now;
 use bentpipe_units::Rate;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
@@ -255,12 +256,4 @@ impl<S: Socket> AsyncWrite for Metered<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.socket).poll_shutdown(context)
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the runtime's clock, which is virtual in the simulator"
-)]
-fn now() -> Instant {
-    Instant::now()
 }

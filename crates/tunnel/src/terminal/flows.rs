@@ -17,12 +17,13 @@ use super::hosts::Hosts;
 use super::names::Names;
 use super::places::Places;
 use super::quic_choice::{HTTPS, Kind, QuicChoice};
-use super::server_name::Observed;
+use super::server_name::Hello;
 use super::session::{DownStream, Session};
 use crate::flow::by_name::ByName;
 use crate::flow::stalled::{Held, StalledFlows};
 use crate::flow::tally::{OpenFlow, Tally};
-use crate::flow::transfer_time::{Measured, Meter};
+use crate::flow::transfer_time::Meter;
+use crate::flow::watched::Watched;
 use crate::flow::{Carried, FlowError, tcp};
 use crate::session::BidiStream;
 use crate::sockets::{Resolve, Socket};
@@ -126,14 +127,15 @@ impl Terminal {
         target: Target,
     ) -> Option<Refusal> {
         let host = self.hosts.enter(client);
-        let socket = Measured::new(socket, self.meter(Kind::Tcp, client, &target));
+        let socket = Watched::new(socket, self.meter(Kind::Tcp, client, &target));
         let ((carried, refusal), name) = match self.name(client, &target) {
             Some(name) => {
                 let over = self.carry_numbered(socket, target, host.number()).await;
                 (over, Some(name))
             }
             None => {
-                let (socket, name) = Observed::new(socket);
+                let (hello, name) = Hello::new();
+                let socket = Watched::new(socket, hello);
                 let over = self.carry_numbered(socket, target, host.number()).await;
                 (over, name.get().map(|name| name.as_str().into()))
             }

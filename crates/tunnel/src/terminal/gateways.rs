@@ -14,6 +14,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bentpipe_quic::clock::now;
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
@@ -384,12 +385,4 @@ impl<R: Resolve> Gateways<R> {
     fn lock(&self) -> MutexGuard<'_, Vec<Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the runtime's clock, which is virtual in the simulator"
-)]
-fn now() -> Instant {
-    Instant::now()
 }

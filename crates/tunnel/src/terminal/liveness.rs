@@ -14,6 +14,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use bentpipe_quic::clock::now;
 use tokio::time::Instant;
 
 use super::probe;
@@ -76,12 +77,4 @@ async fn reachable(endpoint: &noq::Endpoint, addresses: &[SocketAddr], patience:
     let ask = |address: &SocketAddr| probe::round_trip(endpoint, *address, patience);
     let answers = futures_util::future::join_all(addresses.iter().map(ask)).await;
     answers.iter().any(Option::is_some)
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the runtime's clock, which is virtual in the simulator"
-)]
-fn now() -> Instant {
-    Instant::now()
 }

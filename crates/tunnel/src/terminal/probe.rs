@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bentpipe_quic::clock::now;
 use noq::ConnectionError;
-use tokio::time::Instant;
 
 use crate::identity::{Identity, tls};
 
@@ -36,12 +36,4 @@ pub async fn round_trip(
         Err(ConnectionError::LocallyClosed | ConnectionError::TimedOut) => None,
         _ => Some(began.elapsed()),
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the runtime's clock, which is virtual in the simulator"
-)]
-fn now() -> Instant {
-    Instant::now()
 }

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bentpipe_quic::clock::now;
 use lru::LruCache;
 use tokio::time::Instant;
 
@@ -352,14 +353,6 @@ fn total(sizes: &[Comparison]) -> Comparison {
         tcp: a.tcp + b.tcp,
     })
     .unwrap_or_default()
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the runtime's clock, which is virtual in the simulator"
-)]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

@@ -1,15 +1,11 @@
 //! The server's name in the first bytes of a TLS connection (SNI, RFC 6066, section 3), read as they
 //! pass: nothing is held back for it.
 
-use std::io;
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, ready};
 
 use rustls::server::Acceptor;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::sockets::Socket;
+use crate::flow::watched::Watch;
 
 /// A ClientHello is not looked for any further, bytes.
 const FIRST_FLIGHT: usize = 16 * 1024;
@@ -17,28 +13,26 @@ const FIRST_FLIGHT: usize = 16 * 1024;
 /// The name, once it has passed.
 pub type ServerName = Arc<OnceLock<String>>;
 
-/// A socket whose first bytes are looked at.
-pub struct Observed<S> {
-    inner: S,
+/// Looks for the name in the first bytes of a connection.
+pub struct Hello {
     /// What has read them so far, and how many; none when enough is known.
-    hello: Option<(Acceptor, usize)>,
+    reading: Option<(Acceptor, usize)>,
     name: ServerName,
 }
 
-impl<S> Observed<S> {
-    /// Looks at the first bytes of `inner`; their name will be in the second value.
-    pub fn new(inner: S) -> (Self, ServerName) {
+impl Hello {
+    /// The name will be in the second value.
+    pub fn new() -> (Self, ServerName) {
         let name = ServerName::default();
-        let observed = Self {
-            inner,
-            hello: Some((Acceptor::default(), 0)),
+        let hello = Self {
+            reading: Some((Acceptor::default(), 0)),
             name: name.clone(),
         };
-        (observed, name)
+        (hello, name)
     }
 
     fn look(&mut self, mut bytes: &[u8]) {
-        let Some((mut acceptor, seen)) = self.hello.take() else {
+        let Some((mut acceptor, seen)) = self.reading.take() else {
             return;
         };
         // The first byte of a handshake's record (RFC 8446, section 5.1).
@@ -63,52 +57,17 @@ impl<S> Observed<S> {
             }
         }
         if seen < FIRST_FLIGHT {
-            self.hello = Some((acceptor, seen));
+            self.reading = Some((acceptor, seen));
         }
     }
 }
 
-impl<S: Socket> Socket for Observed<S> {
-    fn close(self) {
-        self.inner.close();
+impl Watch for Hello {
+    fn read(&mut self, bytes: &[u8]) {
+        self.look(bytes);
     }
 
-    fn reset(&self) -> impl Future<Output = io::Error> + Send + 'static {
-        self.inner.reset()
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Observed<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
-        if self.hello.is_some() {
-            self.look(&buffer.filled()[before..]);
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Observed<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        data: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(context, data)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(context)
-    }
+    fn written(&mut self, _: usize) {}
 }
 
 #[cfg(test)]
@@ -133,9 +92,9 @@ mod tests {
     }
 
     fn name(pieces: &[&[u8]]) -> Option<String> {
-        let (mut observed, name) = Observed::new(());
+        let (mut reading, name) = Hello::new();
         for piece in pieces {
-            observed.look(piece);
+            reading.look(piece);
         }
         name.get().cloned()
     }
@@ -159,10 +118,10 @@ mod tests {
         // The message's type (RFC 8446, section 4).
         broken[5] = 0xff;
         assert_eq!(name(&[&broken, &hello]), None);
-        let (mut observed, _) = Observed::new(());
+        let (mut hello, _) = Hello::new();
         for _ in 0..FIRST_FLIGHT {
-            observed.look(&[22]);
+            hello.look(&[22]);
         }
-        assert!(observed.hello.is_none());
+        assert!(hello.reading.is_none());
     }
 }

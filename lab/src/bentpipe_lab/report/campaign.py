@@ -3,7 +3,8 @@
 import json
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from bentpipe_lab.report.charts import Chart, all_charts
 from bentpipe_lab.report.metrics import described, metric_charts
 from bentpipe_lab.report.pages import page_loads
 from bentpipe_lab.report.tables import seconds, times
+from bentpipe_lab.room import room
 from bentpipe_lab.studies.section import Section
 from bentpipe_lab.studies.sections import SECTIONS
 from bentpipe_lab.systems import SYSTEMS, baseline
@@ -50,16 +52,30 @@ def draw(campaign: Campaign) -> Path:
     areas = working_areas(rows, samples, _published_means(campaign, figures))
     charts = [*page_loads(rows), *all_charts(rows, samples), *areas, *metric_charts(figures)]
     target = campaign.directory / directories.REPORT
-    shutil.rmtree(target, ignore_errors=True)
-    for part in (FIGURES, DATA):
-        (target / part).mkdir(parents=True)
-    for chart in charts:
-        (target / FIGURES / f"{chart.name}.svg").write_text(chart.svg)
-        (target / DATA / f"{chart.name}.csv").write_text(chart.csv())
-    summary(rows).write_csv(target / DATA / "points.csv")
-    metric_summary(figures).write_csv(target / DATA / "metrics.csv")
-    (target / PAGE).write_text(_page(campaign, runs, rows, figures, charts))
+    # An earlier report stands until the new one is whole.
+    part = target.with_name(f"{target.name}.part")
+    with room(target, "ask for it again"), _cleared(part):
+        for place in (FIGURES, DATA):
+            (part / place).mkdir(parents=True)
+        for chart in charts:
+            (part / FIGURES / f"{chart.name}.svg").write_text(chart.svg)
+            (part / DATA / f"{chart.name}.csv").write_text(chart.csv())
+        summary(rows).write_csv(part / DATA / "points.csv")
+        metric_summary(figures).write_csv(part / DATA / "metrics.csv")
+        (part / PAGE).write_text(_page(campaign, runs, rows, figures, charts))
+        shutil.rmtree(target, ignore_errors=True)
+        part.rename(target)
     return target / PAGE
+
+
+@contextmanager
+def _cleared(directory: Path) -> Iterator[None]:
+    """Without a directory before and after the block."""
+    shutil.rmtree(directory, ignore_errors=True)
+    try:
+        yield
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def summary(rows: Sequence[PointRow]) -> pl.DataFrame:

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bentpipe_quic::clock::now;
 use bentpipe_units::Bytes;
 use ipnet::IpNet;
 use tokio::sync::{Notify, watch};
-use tokio::time::Instant;
 
 use super::answer::Answer;
 use super::cache::{Cache, Kept, State};
@@ -347,12 +347,4 @@ fn key_name(key: &Key) -> String {
 
 fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the runtime's clock, which is virtual in the simulator"
-)]
-fn now() -> Instant {
-    Instant::now()
 }
