@@ -3,22 +3,26 @@
 The path is of plain cables: nothing here depends on a satellite.
 """
 
+import itertools
 import os
 import resource
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from aioquic.quic.configuration import QuicConfiguration
+from aioquic.quic.connection import QuicConnection
 
 from bentpipe_lab.net import host, netns
 from bentpipe_lab.net.process import Process
-from bentpipe_lab.net.topology import LAN, SATELLITE, SERVER6, Topology, topology
+from bentpipe_lab.net.topology import GROUND, LAN, SATELLITE, SERVER6, Topology, topology
 from bentpipe_lab.records.verdict import Verdict
-from bentpipe_lab.systems.tunnel import HTTP, RESOLVER, SOCKS, Bentpipe, start_bentpipe
+from bentpipe_lab.systems.tunnel import GATEWAY_PORT, HTTP, RESOLVER, SOCKS, Bentpipe, start_bentpipe
 from bentpipe_lab.workloads.programs import curl
 from conversation import PATIENCE_S, assert_reset, conversation, eventually
 from test_transparent import passes
@@ -29,6 +33,7 @@ RELOADS = 400
 """Each is a line of the log, or two."""
 ENDS_S = 30.0
 """A daemon that is stopped while its disk stands still has ended by then."""
+HANDSHAKES = 600
 IDLE = 600
 """Connections of one host that say nothing."""
 
@@ -205,6 +210,42 @@ def test_a_host_that_opens_connections_and_says_nothing_does_not_shut_others_out
     finally:
         for connection in idle:
             connection.close()
+
+
+def test_a_host_that_begins_handshakes_without_end_shuts_no_terminal_out(own_tunnel: Bentpipe) -> None:
+    """Each is sound and goes no further; they come from as many ports as there are places for one host, and more."""
+    gateway = (GROUND.near4, GATEWAY_PORT)
+    beginnings = [beginning(gateway) for _ in range(HANDSHAKES)]
+    ports = [own_tunnel.path.server.socket(kind=socket.SOCK_DGRAM) for _ in range(64)]
+    over = threading.Event()
+
+    def flood() -> None:
+        for number, datagram in enumerate(itertools.cycle(beginnings)):
+            if over.wait(0.002):
+                return
+            with suppress(OSError):
+                ports[number % len(ports)].sendto(datagram, gateway)
+
+    thread = threading.Thread(target=flood)
+    thread.start()
+    try:
+        for _ in range(5):
+            own_tunnel.terminal.kill()
+            own_tunnel.start_terminal()
+            assert works(own_tunnel)
+    finally:
+        over.set()
+        thread.join()
+        for port in ports:
+            port.close()
+    assert len(said(own_tunnel.gateway).splitlines()) < HANDSHAKES // 2, "the log is not flooded either"
+
+
+def beginning(gateway: tuple[str, int]) -> bytes:
+    """The first datagram of a client that nobody knows."""
+    client = QuicConnection(configuration=QuicConfiguration(is_client=True, alpn_protocols=["h3"]))
+    client.connect(gateway, now=0.0)
+    return client.datagrams_to_send(now=0.0)[0][0]
 
 
 def test_a_lan_interface_that_goes_and_comes_back_is_taken_as_before(

@@ -22,6 +22,7 @@ from bentpipe_lab.campaign import commands, directory, engine, journal, simulate
 from bentpipe_lab.campaign.progress import Progress
 from bentpipe_lab.errors import CampaignError, DiskFullError, LabError, PlanError, UnknownNameError
 from bentpipe_lab.records.verdict import Verdict
+from bentpipe_lab.room import room
 
 SMALL = """\
 name = "small"
@@ -223,17 +224,17 @@ def test_a_full_disk_loses_nothing_that_was_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uninterrupted: dict[str, bytes]
 ) -> None:
     campaign = begun(tmp_path, LONGER)
-    room = [10]
+    left = [10]
     whole = store.Store.put
 
     def put(self: store.Store, run: Any, files: Any) -> None:
-        room[0] -= 1
-        if room[0] < 0:
+        left[0] -= 1
+        if left[0] < 0:
             raise OSError(errno.ENOSPC, "No space left on device")
         whole(self, run, files)
 
     def refusing(self: store.Store, run: Any, files: Any) -> None:
-        with store._disk_full("here"):
+        with room("here", store.RESUME):
             put(self, run, files)
 
     monkeypatch.setattr(store.Store, "put", refusing)

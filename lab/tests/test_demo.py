@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from bentpipe_lab.errors import LabError
 from bentpipe_lab.studies import demo
@@ -30,3 +31,12 @@ def test_a_file_in_its_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "demo").write_text("")
     with pytest.raises(LabError, match="demo: Not a directory"):
         demo.clear(tmp_path / "demo", COUNTS)
+
+
+def test_a_report_is_drawn_from_a_demos_records_alone(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=r"demo\.json.*--out"):
+        demo.redraw(tmp_path / "none", Console(quiet=True))
+    out = tmp_path / "demo"
+    demo.clear(out, COUNTS)
+    assert demo.redraw(out, Console(quiet=True)) == 1
+    assert "geo-direct has no records" in (out / "report.html").read_text()

@@ -58,6 +58,20 @@ def test_report(tmp_path: Path, geo: Link) -> None:
     assert not loaded, "a self-contained file loads nothing"
 
 
+def test_late_runs_are_one_line_however_many(tmp_path: Path, geo: Link) -> None:
+    task = Task(Path("geo.toml"), "direct", COUNTS, tmp_path / "direct")
+    write_records(task, geo, 2.0)
+    late = [
+        Sample("geo", "direct", "first byte", number, Outcome(Verdict.EMULATOR_LATE, detail=f"late by {number} ms"))
+        for number in range(9)
+    ]
+    (task.directory / "records.jsonl").write_text("".join(f"{sample.to_json()}\n" for sample in late))
+    report.write(tmp_path / "report.html", report.Material([task], {"geo": geo}, [], budgets.judge([]), []))
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("9 runs of direct: emulator late.") == page.count('class="alarm') == 1
+    assert "late by 8 ms" in page
+
+
 def test_report_of_a_plan_that_broke_off(tmp_path: Path, geo: Link) -> None:
     tasks = [Task(Path("geo.toml"), "direct", COUNTS, tmp_path / "direct")]
     report.write(tmp_path / "report.html", report.Material(tasks, {"geo": geo}, [], budgets.judge([]), ["broken off"]))

@@ -135,3 +135,43 @@ fn a_busy_machine_does_not_make_a_new_session_crawl() {
         assert!(carried >= 0.8, "{carried:.2} of the link, seed {seed}");
     }
 }
+
+/// A link of `rate` and 200 ms with a queue of a few packets, `forward` beside.
+fn shallow(rate: &str, bits: u64, queue: &str, forward: &str, seconds: u64) -> Drawn {
+    let text = format!(
+        "name = \"shallow\"\n[forward]\nrate = \"{rate}\"\ndelay = \"100 ms\"\nqueue = \"{queue}\"\n{forward}\n\
+         [return]\nrate = \"10 Mbit/s\"\ndelay = \"100 ms\"\nqueue = \"150 kB\"\n"
+    );
+    Drawn {
+        number: 0,
+        title: forward.into(),
+        bits,
+        scenario: Scenario::parse(&text).expect("a scenario of this test"),
+        host: HostSpec::IDEAL,
+        seconds,
+    }
+}
+
+/// Of a train that a short queue has cut, the last acknowledgement waits for a timer: that is no slow link.
+#[test]
+fn a_train_that_a_short_queue_has_cut_is_no_slow_link() {
+    let link = shallow("200 Mbit/s", 200_000_000, "15 kB", "", 4);
+    let plan = never_worst::plan(&link, Choice::Satellite, 1);
+    let records = Records::of(&plan, Instant::now()).expect("a plan of this test");
+    let carried = goodput(&records, 2.0, 4.0) / 200.0;
+    assert!(carried >= 0.4, "{carried:.3} of the link");
+}
+
+/// What is sent while packets are held finds a short queue full and is lost: that says nothing of the
+/// rate, neither in slow start nor later.
+#[test]
+fn what_is_lost_behind_a_short_queue_while_packets_are_held_is_no_fall_of_the_rate() {
+    let held =
+        r#"outages = [{ from = "1500 ms", for = "220 ms", every = "1700 ms", packets = "wait" }]"#;
+    let link = shallow("20 Mbit/s", 20_000_000, "15 kB", held, 20);
+    let plan = never_worst::plan(&link, Choice::Satellite, 1);
+    let records = Records::of(&plan, Instant::now()).expect("a plan of this test");
+    // An eighth of the time nothing leaves, and the first packets then are those that were held.
+    let carried = goodput(&records, 4.0, 20.0) / 20.0;
+    assert!(carried >= 0.6, "{carried:.2} of the link");
+}

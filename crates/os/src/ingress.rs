@@ -12,6 +12,7 @@ use bentpipe_tunnel::wire::proxy_status::{ErrorKind, Refusal};
 use fast_socks5::server::{Socks5ServerProtocol, states};
 use fast_socks5::{ReplyError, Socks5Command};
 use ipnet::IpNet;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::oneshot;
 
@@ -45,18 +46,20 @@ pub async fn transparent(
                 .as_ref()
                 .and_then(|held| held.waiting(peer, destination));
             if let Some(give) = waiting {
-                let _ = give.send(TcpFlow::new(stream)?);
+                let _ = give.send(TcpFlow::prepared(stream));
                 return Ok(());
             }
             if let Some(resolver) = resolver
                 && target.port == dns::PORT
             {
+                // The end of these is none that must not be taken for another.
+                SockRef::from(&stream).set_linger(None)?;
                 return dns::serve_stream(stream, resolver).await;
             }
             if by_name {
                 target = terminal.named(client, target);
             }
-            let socket = TcpFlow::new(stream)?;
+            let socket = TcpFlow::prepared(stream);
             let refusal = terminal.carry_for(client, socket, target).await;
             if let (Some(held), Some(refusal)) = (held, refusal) {
                 held.refused(destination, &refusal);

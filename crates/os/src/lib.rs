@@ -12,6 +12,7 @@
 
 pub mod namespace;
 mod netlink;
+mod own_addresses;
 pub mod tun;
 pub mod segment;
 pub mod cpu_latency;

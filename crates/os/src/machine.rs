@@ -2,12 +2,14 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use bentpipe_tunnel::sockets::{Dial, Resolve};
 use bentpipe_units::Bytes;
 use hickory_resolver::proto::op::Message;
 use tokio::net::{TcpSocket, TcpStream};
 
+use crate::own_addresses::OwnAddresses;
 use crate::receive_memory::ReceiveMemory;
 use crate::resolver::Resolver;
 use crate::socket_option;
@@ -22,6 +24,7 @@ const ORIGIN_WINDOW: libc::c_int = 1 << 20;
 pub struct Machine {
     resolver: Resolver,
     receive: ReceiveMemory,
+    own: OwnAddresses,
 }
 
 impl Machine {
@@ -30,6 +33,7 @@ impl Machine {
         Self {
             resolver: Resolver::default(),
             receive: ReceiveMemory::new(memory.as_u64() / 2),
+            own: OwnAddresses::default(),
         }
     }
 
@@ -72,9 +76,8 @@ impl Dial for Machine {
         self.connect(socket, address).await
     }
 
-    fn own_addresses(&self) -> io::Result<Vec<IpAddr>> {
-        let interfaces = if_addrs::get_if_addrs()?;
-        Ok(interfaces.iter().map(if_addrs::Interface::ip).collect())
+    fn own_addresses(&self) -> io::Result<Arc<[IpAddr]>> {
+        self.own.now()
     }
 }
 

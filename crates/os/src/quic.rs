@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use bentpipe_tunnel::gateway::mapped;
 use bentpipe_tunnel::identity::Identity;
 use noq::{Endpoint, EndpointConfig, TokioRuntime};
 use noq_proto::HashedConnectionIdGenerator;
@@ -41,6 +42,10 @@ pub fn endpoint(
         config.supported_versions(vec![VERSION_1]);
     }
     let (socket, received) = quic_socket::bind_marked(address, server.is_some(), mark)?;
+    let socket = match server {
+        Some(_) => mapped(socket),
+        None => socket,
+    };
     let endpoint =
         Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(TokioRuntime))?;
     Ok((endpoint, received))

@@ -35,6 +35,13 @@ pub struct Granted {
 }
 
 impl Granted {
+    /// Gives the priority back: what follows is in nobody's time, and would keep others from theirs.
+    pub fn yield_priority(&self) {
+        if self.fifo {
+            let _ = scheduled(libc::SCHED_OTHER, 0);
+        }
+    }
+
     /// Asks for all of it, for the calling thread, after its memory is allocated. When
     /// processors are kept awake is then up to the caller.
     pub fn claim() -> (Self, CpuLatency) {
@@ -43,21 +50,22 @@ impl Granted {
         if let Err(errno) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
             refused.push(format!("timers without slack: {errno}"));
         }
-        let fifo = match fifo() {
-            Ok(()) => true,
-            Err(error) => {
-                refused.push(format!(
-                    "SCHED_FIFO: {error}; run as root, or grant CAP_SYS_NICE or `ulimit -r {PRIORITY}`"
-                ));
-                false
-            }
-        };
+        // Before the priority: locking takes milliseconds, which another real-time thread would have to wait for.
         // Not MCL_FUTURE: past the limit on locked memory it would make allocations fail.
         let memory_locked = match rustix::mm::mlockall(MlockAllFlags::CURRENT) {
             Ok(()) => true,
             Err(errno) => {
                 refused.push(format!(
                     "locked memory: {errno}; run as root, or grant CAP_IPC_LOCK or `ulimit -l unlimited`"
+                ));
+                false
+            }
+        };
+        let fifo = match fifo() {
+            Ok(()) => true,
+            Err(error) => {
+                refused.push(format!(
+                    "SCHED_FIFO: {error}; run as root, or grant CAP_SYS_NICE or `ulimit -r {PRIORITY}`"
                 ));
                 false
             }
@@ -152,13 +160,18 @@ fn real_time_limit() -> Option<f64> {
 }
 
 fn fifo() -> io::Result<()> {
+    scheduled(libc::SCHED_FIFO, PRIORITY)
+}
+
+/// Has the calling thread scheduled by a policy.
+fn scheduled(policy: libc::c_int, priority: i32) -> io::Result<()> {
     let parameters = libc::sched_param {
-        sched_priority: PRIORITY,
+        sched_priority: priority,
     };
     #[expect(unsafe_code, reason = "no crate wraps this call")]
     // SAFETY: the pointer is to a live `sched_param`, which the call only reads; thread
     // 0 is the calling one.
-    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
+    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
     if result == 0 {
         Ok(())
     } else {

@@ -35,31 +35,41 @@ pub struct TcpFlow {
 impl TcpFlow {
     /// Makes `stream` a flow's local side.
     pub fn new(stream: TcpStream) -> io::Result<Self> {
-        let (idle, interval, probes) = KEEPALIVE;
-        let socket = SockRef::from(&stream);
-        socket.set_tcp_nodelay(true)?;
-        // What is not sent yet waits here, where it is counted, not in the kernel.
-        socket.set_tcp_notsent_lowat(UNSENT)?;
-        socket.set_tcp_keepalive(
-            &TcpKeepalive::new()
-                .with_time(idle)
-                .with_interval(interval)
-                .with_retries(probes),
-        )?;
-        // Whoever closes the socket, and be it the kernel after a crash, sends RST:
-        // nobody may take half a transfer for a whole one.
-        socket.set_linger(Some(Duration::ZERO))?;
-        Ok(Self {
+        prepare(SockRef::from(&stream))?;
+        Ok(Self::prepared(stream))
+    }
+
+    /// The same of a `stream` that a [prepared](prepare) listener has accepted.
+    pub(crate) fn prepared(stream: TcpStream) -> Self {
+        Self {
             stream: Arc::new(stream),
             early: Bytes::new(),
             lent: None,
-        })
+        }
     }
 
     /// Gives back what was read too much: it is read again, first of all.
     pub(crate) fn put_back(&mut self, early: Bytes) {
         self.early = early;
     }
+}
+
+/// Gives a socket what a flow's local side has. Connections inherit it from the listener that
+/// accepts them, which saves each of them these calls.
+pub(crate) fn prepare(socket: SockRef<'_>) -> io::Result<()> {
+    let (idle, interval, probes) = KEEPALIVE;
+    socket.set_tcp_nodelay(true)?;
+    // What is not sent yet waits here, where it is counted, not in the kernel.
+    socket.set_tcp_notsent_lowat(UNSENT)?;
+    socket.set_tcp_keepalive(
+        &TcpKeepalive::new()
+            .with_time(idle)
+            .with_interval(interval)
+            .with_retries(probes),
+    )?;
+    // Whoever closes the socket, and be it the kernel after a crash, sends RST:
+    // nobody may take half a transfer for a whole one.
+    socket.set_linger(Some(Duration::ZERO))
 }
 
 impl Socket for TcpFlow {

@@ -7,6 +7,7 @@
 //! - [`qlog`]: where connections' events are written
 //! - [`version2`]: QUIC version 2, which the library lacks
 //! - [`batches`]: how many datagrams go out at once
+//! - [`mapped`]: IPv4 peers that migrate by addresses of IPv6
 //! - `pacing`: bursts of at most 2 ms
 //! - [`acks`]: how often the peer acknowledges
 //! - [`transport`]: transport parameters for a satellite
@@ -27,6 +28,7 @@ pub mod controller;
 pub mod qlog;
 pub mod version2;
 pub mod batches;
+pub mod mapped;
 mod pacing;
 pub mod acks;
 pub mod transport;

@@ -282,6 +282,39 @@ fn a_terminal_moves_and_its_download_goes_on() {
     assert!((5.0..8.0).contains(&took), "{took} s");
 }
 
+/// A ship leaves its port: a session that began over land goes on over the satellite, although the
+/// gateway has seen nothing but short round trips; and back in port, over land.
+#[test]
+fn a_session_goes_on_from_land_to_the_satellite_and_back() {
+    let mut plan = plan(geo(), (0..1).map(|_| vec![]).collect());
+    plan.links.push(link(
+        "rate = \"50 Mbit/s\", delay = \"15 ms\", queue = \"190 kB\"",
+        "rate = \"20 Mbit/s\", delay = \"15 ms\", queue = \"75 kB\"",
+    ));
+    let terminal = &mut tunnel(&mut plan).terminals[0];
+    terminal.path = vec![1];
+    for (at, link) in [(20, 0), (60, 1), (80, 0)] {
+        let (at, path) = (seconds(at), vec![link]);
+        terminal.moves.push(Move { at, path });
+    }
+    let starts = [5, 30, 45, 65, 85];
+    terminal.flows = starts.map(|start| download(start, 5_000_000)).into();
+    terminal.flows.push(upload(100, 1_000_000));
+    let records = records(&plan);
+    let took = |number: usize| {
+        let flow = records.tunnel_flows.iter().find(|it| it.flow == number);
+        let flow = flow.expect("a record of it");
+        assert_eq!(flow.verdict, TunnelVerdict::Ok, "{flow:?}");
+        flow.seconds().expect("complete")
+    };
+    let took: Vec<_> = (0..starts.len() + 1).map(took).collect();
+    let (land, satellite) = (5e6 * 8.0 / 50e6, 5e6 * 8.0 / 20e6 + 0.5);
+    assert!(took[0] < 2.0 * land && took[3] < 2.0 * land, "{took:?}");
+    assert!(took[1] < 1.6 * satellite, "{took:?}");
+    // What is known of the satellite is known again after a while over land.
+    assert!(took[4] < 1.2 * satellite, "{took:?}");
+}
+
 #[test]
 fn a_link_slows_down_and_its_download_with_it() {
     let slower = Change {

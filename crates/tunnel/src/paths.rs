@@ -136,8 +136,9 @@ impl Paths {
         }
         let of_peer = paths.entry(peer).or_default();
         let before = like(of_peer, rtt).map(|index| of_peer.remove(index));
-        if let Some(path) = before.and_then(|before| before.believed(now())) {
-            memory.save(path);
+        if let Some(before) = before.filter(|before| before.is_fresh(now())) {
+            memory.take_over(&before.memory);
+            memory.like(Span::from_secs_f64(rtt.as_secs_f64()));
         }
         if of_peer.len() >= MOST_OF_ONE {
             let ended = of_peer.iter().position(|known| known.until.is_some());
@@ -162,9 +163,12 @@ impl Paths {
 }
 
 impl PathEntry {
+    fn is_fresh(&self, now: Instant) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
+
     fn believed(&self, now: Instant) -> Option<Path> {
-        let fresh = self.until.is_none_or(|until| now < until);
-        self.memory.get().filter(|_| fresh)
+        self.memory.get().filter(|_| self.is_fresh(now))
     }
 }
 

@@ -21,8 +21,12 @@ pub fn close(connection: &noq::Connection, code: Code, reason: &str) {
 /// Where the other end is, by the session's first path.
 pub fn remote_address(connection: &noq::Connection) -> Option<SocketAddr> {
     let address = connection.path(noq::PathId::ZERO)?.remote_address().ok()?;
-    // A dual-stack socket has IPv4 as IPv6.
-    Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
+    Some(canonical(address))
+}
+
+/// An address as people write it: the gateway's socket has IPv4 as IPv6.
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// How a session's path stands, for people who look into the log.

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hickory_proto::op::Message;
@@ -93,5 +94,5 @@ pub trait Dial: Resolve {
     ) -> impl Future<Output = io::Result<Self::Datagrams>> + Send;
 
     /// The addresses of the machine itself, now. Without them nothing may be dialled.
-    fn own_addresses(&self) -> io::Result<Vec<IpAddr>>;
+    fn own_addresses(&self) -> io::Result<Arc<[IpAddr]>>;
 }

@@ -208,10 +208,13 @@ def calibrate() -> int:
 @cli.command()
 @click.option("--out", type=PATH, default=Path("out/demo"), show_default=True)
 @click.option("--quick", is_flag=True, help="one run of each workload: to try it, not to believe it")
-def demo(out: Path, quick: bool) -> int:
+@click.option("--redraw", is_flag=True, help="run nothing: write the report anew from the records in OUT")
+def demo(out: Path, quick: bool, redraw: bool) -> int:
     """Direct TCP against bentpipe on GEO and LEO, with a report."""
     from bentpipe_lab.studies import demo as study
 
+    if redraw:
+        return study.redraw(out, _console())
     return study.demo(out, study.counts_of_runs(quick=quick), _console())
 
 

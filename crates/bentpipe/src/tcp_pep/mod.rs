@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bentpipe_os::initial_window::InitialWindow;
+use bentpipe_os::machine::Machine;
 use bentpipe_os::tcp::TcpFlow;
 use bentpipe_os::tcp_options::TcpOptions;
 use bentpipe_os::tproxy::{self, Capture, Fail, Protocols, Transparent};
@@ -112,7 +113,7 @@ enum Onwards {
     /// To where they were going.
     Destination,
     /// To where another box says that they were going, if that may be dialled.
-    Allowed(Egress),
+    Allowed(Egress, Machine),
     /// To the next box, which is told where they were going.
     Via(SocketAddr),
 }
@@ -142,7 +143,9 @@ async fn serve(command: Command) -> Result<(), Failure> {
         },
         onwards: match (command.via, command.listen) {
             (Some(next), _) => Onwards::Via(next),
-            (None, Some(_)) => Onwards::Allowed(Egress::new(command.allow)),
+            (None, Some(_)) => {
+                Onwards::Allowed(Egress::new(command.allow), Machine::new(Bytes::new(0)))
+            }
             (None, None) => Onwards::Destination,
         },
         next,
@@ -279,8 +282,8 @@ impl Proxy {
                 told.await.map_err(|_| io::ErrorKind::TimedOut)??
             }
         };
-        if let Onwards::Allowed(egress) = &self.onwards {
-            let own = bentpipe_os::machine::Machine::new(Bytes::new(0)).own_addresses()?;
+        if let Onwards::Allowed(egress, machine) = &self.onwards {
+            let own = machine.own_addresses()?;
             egress
                 .check(destination.ip(), &own)
                 .map_err(|why| io::Error::other(format!("{destination}: {why}")))?;
@@ -293,7 +296,7 @@ impl Proxy {
                     .await?;
                 there
             }
-            Onwards::Destination | Onwards::Allowed(_) => {
+            Onwards::Destination | Onwards::Allowed(..) => {
                 TcpFlow::new(self.next.connect(destination).await?)?
             }
         };

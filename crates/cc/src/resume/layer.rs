@@ -139,7 +139,7 @@ impl Controller for CarefulResume {
         // Section 4.1: until there is more to send than the window allows. A gateway learns
         // only from the handshake with whom it speaks, and so what it may remember.
         if self.phase == Phase::Reconnaissance && !packet.app_limited {
-            match self.memory.get().filter(|path| path.fits(packet.rtt())) {
+            match self.memory.like(packet.rtt()) {
                 Some(path) => self.jump(packet.now, path),
                 None => self.phase = Phase::Normal,
             }

@@ -125,8 +125,16 @@ pub struct Satellite {
     /// Mean time between ACK frames, seconds.
     ack_interval: f64,
     last_frame: Time,
-    /// When acknowledgements came again after a silence.
+    /// When acknowledgements came again after a silence, and after that or a pause of the sender.
     silence_end: Time,
+    gap_end: Time,
+    /// Losses told until then are of packets that a silence has taken along, unless silences follow
+    /// each other within two round trips.
+    lost_in_silence_until: Time,
+    /// The latest pause of the sender as long as a silence: its end and length.
+    pause: (Time, Span),
+    /// When the newest packet left that is acknowledged, and that of the frames before.
+    newest: (Time, Time),
     /// Share of the target that marks have left.
     marked_target: f64,
 }
@@ -201,6 +209,10 @@ impl Satellite {
             ack_interval: 0.0,
             last_frame: Time::ZERO,
             silence_end: Time::ZERO,
+            gap_end: Time::ZERO,
+            lost_in_silence_until: Time::ZERO,
+            pause: (Time::ZERO, Span::ZERO),
+            newest: (Time::ZERO, Time::ZERO),
             marked_target: 1.0,
         }
     }
@@ -263,6 +275,17 @@ impl Satellite {
         self.queue.standing() > FULL_QUEUE * self.base()
     }
 
+    /// Seconds for which nothing was sent between what the frames before have acknowledged and this one.
+    fn own_pause(&self) -> f64 {
+        let (end, length) = self.pause;
+        let (newest, before) = self.newest;
+        if before < end && end <= newest {
+            length.as_secs_f64()
+        } else {
+            0.0
+        }
+    }
+
     fn rtt(&self) -> Span {
         self.smoothed_rtt.unwrap_or(self.initial_rtt)
     }
@@ -270,7 +293,7 @@ impl Satellite {
     /// The path as remembered, if what is measured fits it.
     fn remembered(&self) -> Option<Path> {
         let rtt = self.queue.base()?;
-        self.memory.get().filter(|path| path.fits(rtt))
+        self.memory.like(rtt)
     }
 
     fn end_round(&mut self, now: Time) {
@@ -380,6 +403,9 @@ impl Controller for Satellite {
         let pause = packet
             .now
             .since(std::mem::replace(&mut self.last_sent, packet.now));
+        if pause.as_secs_f64() > MIN_SILENCE {
+            self.pause = (packet.now, pause);
+        }
         let missed = self.rate * pause.as_secs_f64() - packet.bytes as f64;
         let room = self.window().saturating_sub(self.clock.in_flight()) as f64;
         if self.phase == Phase::Cruise
@@ -415,6 +441,7 @@ impl Controller for Satellite {
     }
 
     fn on_acked(&mut self, packet: &Acked) {
+        self.newest.0 = self.newest.0.max(packet.sent);
         self.clock.on_acked(packet.bytes);
         self.queue.on_acked(packet);
         self.train.on_acked(packet);
@@ -456,18 +483,32 @@ impl Controller for Satellite {
         if now > self.last_frame {
             let interval = now.since(self.last_frame).as_secs_f64();
             let usual = SILENT_INTERVALS * self.ack_interval;
-            if interval > (SILENCE * self.base()).max(MIN_SILENCE).max(usual) {
-                // What is measured across it shows the silence, not the path.
-                if now.since(self.silence_end) > self.rtt() + self.rtt() {
+            let longest = (SILENCE * self.base()).max(MIN_SILENCE).max(usual);
+            if interval > longest {
+                // What is measured across it shows the gap, not the path.
+                let silent = interval - self.own_pause() > longest;
+                let before = if silent {
+                    self.silence_end
+                } else {
+                    self.gap_end
+                };
+                if now.since(before) > self.rtt() + self.rtt() {
                     let measured = now + self.rtt() + MIN_RATE_INTERVAL;
                     self.hold_until = self.hold_until.max(measured);
+                    if silent {
+                        self.lost_in_silence_until = now + self.rtt();
+                    }
                 }
-                self.silence_end = now;
+                if silent {
+                    self.silence_end = now;
+                }
+                self.gap_end = now;
             }
             let interval = interval.min(self.base());
             self.ack_interval += 0.02 * (interval - self.ack_interval);
         }
         self.last_frame = now;
+        self.newest.1 = self.newest.0;
         let base_before = self.base();
         // A queue grows by a packet at a time, which shows where few fill the pipe, and by the train.
         let grain = if self.rate == 0.0 {
@@ -571,8 +612,6 @@ impl Controller for Satellite {
 
     fn on_lost(&mut self, packet: Lost) {
         self.frame.1 += packet.bytes;
-        // What a long queue drops, the queue itself answers for.
-        self.round.lost_packets += u64::from(!self.queue_is_long());
         // A packet lost by the radio has used the transmitter. One that found the queue
         // full, that left in a blackout, or that is one of a whole burst has not.
         let congestion = self.queue_is_long()
@@ -581,7 +620,12 @@ impl Controller for Satellite {
             || self.losses.is_trying()
             || packet.now < self.blackout_losses_until
             || self.frame.1 > BURST * self.frame.0.max(1);
-        self.round.lost += packet.bytes;
+        // What a silence has taken along does not say how much the path carries.
+        if packet.now >= self.lost_in_silence_until {
+            self.round.lost += packet.bytes;
+            // What a long queue drops, the queue itself answers for.
+            self.round.lost_packets += u64::from(!self.queue_is_long());
+        }
         self.clock.on_lost(packet.bytes, !congestion);
         self.train.on_lost();
     }

@@ -182,7 +182,8 @@ impl Train {
         let lump = shown > FAST_SENDING * RATE as f64 && shown > LUMP * most;
         if whole && self.late > LATE && most > 0.0 && lump {
             Some(doubtful(most))
-        } else if whole && steady && shown < LATE_SHARE * least {
+        } else if steady && shown < LATE_SHARE * least {
+            // What has arrived by then has been carried, whatever was lost beside it.
             Some(doubtful(shown))
         } else if self.late > LATE {
             // Some of them may have come in a lump.

@@ -124,12 +124,14 @@ impl Emulator {
                 }
             }
         }
+        let until = clock.now();
+        granted.yield_priority();
         self.record_drops();
         self.end_interval();
         before.absorb(&mut interval);
         let period = Period {
             since: Time::ZERO,
-            until: clock.now(),
+            until,
             wakes: before.wakes.quantiles(),
             busy: Busy {
                 busiest_second: before.busiest_second,

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ipnet::IpNet;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::Notify;
 
@@ -34,7 +34,7 @@ use ruleset::Ruleset;
 pub use tun::Tun;
 
 use crate::ip::{Interface, IpError};
-use crate::network_changes;
+use crate::{network_changes, tcp};
 
 /// Distinguishes our marks and routing tables from others' ("bp" in ASCII).
 const TAG: u32 = 0x6270_0000;
@@ -346,6 +346,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, TransparentError> {
         } else {
             socket.set_ip_transparent_v4(true)?;
         }
+        tcp::prepare(SockRef::from(&socket))?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         TcpListener::from_std(socket.into())

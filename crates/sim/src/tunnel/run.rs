@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bentpipe_quic::mapped::mapped;
 use bentpipe_tunnel::gateway::egress::Egress;
 use bentpipe_tunnel::gateway::policy::Unlimited;
 use bentpipe_tunnel::gateway::{Configuration, Gateway, server_config};
@@ -63,11 +64,13 @@ pub fn endpoint(
     server: Option<noq::ServerConfig>,
 ) -> std::io::Result<noq::Endpoint> {
     let mut config = identity::endpoint(seed, number);
+    let (mut socket, runtime): (Box<dyn noq::AsyncUdpSocket>, _) =
+        (Box::new(socket), Arc::new(clock.clone()));
     if server.is_some() {
         // As the daemon's: terminals ask with another version whether it can be reached.
         config.supported_versions(vec![1]);
+        socket = mapped(socket);
     }
-    let (socket, runtime) = (Box::new(socket), Arc::new(clock.clone()));
     noq::Endpoint::new_with_abstract_socket(config, server, socket, runtime)
 }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -160,7 +160,7 @@ impl<D: Dial> Dialler<D> {
     }
 
     /// The addresses of the gateway itself.
-    pub fn own_addresses(&self) -> Result<Vec<IpAddr>, Refusal> {
+    pub fn own_addresses(&self) -> Result<Arc<[IpAddr]>, Refusal> {
         self.sockets.own_addresses().map_err(|error| {
             tracing::warn!(
                 "nothing is dialled: this machine's own addresses cannot be read: {error}"

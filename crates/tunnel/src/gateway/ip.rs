@@ -177,7 +177,7 @@ impl<D: Dial> Router<'_, D> {
             return Ok(addresses.clone());
         }
         let addresses = self.requests.dialler.own_addresses();
-        let addresses: Arc<[IpAddr]> = addresses.map_err(|refusal| refusal.detail)?.into();
+        let addresses: Arc<[IpAddr]> = addresses.map_err(|refusal| refusal.detail)?;
         *known = Some((now, addresses.clone()));
         Ok(addresses)
     }

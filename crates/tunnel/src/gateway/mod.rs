@@ -32,4 +32,5 @@ pub mod ip_network;
 mod ip;
 mod serve;
 
+pub use bentpipe_quic::mapped::mapped;
 pub use serve::{Configuration, Gateway, server_config};

@@ -156,7 +156,7 @@ impl Dial for Internet {
         }
     }
 
-    fn own_addresses(&self) -> io::Result<Vec<IpAddr>> {
-        Ok(vec!["203.0.113.1".parse().unwrap()])
+    fn own_addresses(&self) -> io::Result<Arc<[IpAddr]>> {
+        Ok(["203.0.113.1".parse().unwrap()].into())
     }
 }

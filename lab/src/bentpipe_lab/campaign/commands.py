@@ -81,7 +81,8 @@ def estimate(plan: Plan, expansion: Expansion) -> list[str]:
         took = seconds[VIRTUAL] / cores / PROCESSOR_SHARE
         lines.append(f"virtual time: about {span(took)} on {cores} cores")
     if seconds[REAL]:
-        lines.append(f"real time: about {span(seconds[REAL] / plan.parallel)}, {plan.parallel} paths side by side")
+        took = seconds[REAL] / plan.parallel
+        lines.append(f"real time: about {span(took)}, {plan.parallel} paths side by side, without repeats")
     return lines
 
 

@@ -17,6 +17,7 @@ from bentpipe_lab.campaign.store import Store
 from bentpipe_lab.campaign.unit import Run
 from bentpipe_lab.errors import CampaignError, LabError
 from bentpipe_lab.records.verdict import Verdict
+from bentpipe_lab.room import room, whole
 
 PLAN, POINTS, PROVENANCE, JOURNAL, LOCK, PAUSE = (
     "plan.toml", "points.json", "provenance.json", "journal.jsonl", "lock", "pause",
@@ -134,19 +135,19 @@ def begin(plan: Plan, expansion: Expansion, directory: Path, store_url: str | No
             f"{directory} holds a campaign that was begun: `bentpipe-lab resume {directory}` goes on with it;"
             " give another --out to begin anew"
         )
-    directory.mkdir(parents=True, exist_ok=True)
     url = store_url or str((directory / RUNS).absolute())
     table = {
         "store": url,
         "plan_directory": str(plan.directory.absolute()),
         "points": [_entry(point) for point in expansion.points],
     }
-    (directory / POINTS).write_text(json.dumps(table, indent=1) + "\n")
-    (directory / PROVENANCE).write_text(json.dumps(provenance.of_campaign(plan.text), indent=1) + "\n")
-    # Last: a directory with a plan is one that was begun.
-    part = directory / f"{PLAN}.part"
-    part.write_text(plan.text)
-    part.rename(directory / PLAN)
+    with room(directory, "begin it again"):
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / POINTS).write_text(json.dumps(table, indent=1) + "\n")
+        (directory / PROVENANCE).write_text(json.dumps(provenance.of_campaign(plan.text), indent=1) + "\n")
+        # Last: a directory with a plan is one that was begun.
+        with whole(directory / PLAN) as part:
+            part.write_text(plan.text)
     return Campaign(directory, plan, url)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bentpipe_lab.errors import DiskFullError
+from bentpipe_lab.room import room
 
 SCHEMA = "bentpipe/lab/journal/1"
 
@@ -24,18 +24,15 @@ class Journal:
         """Write one line; it is on the disk when this returns."""
         line = json.dumps({"event": event, **fields}, separators=(",", ":")) + "\n"
         before = os.fstat(self._descriptor).st_size
-        try:
-            written = os.write(self._descriptor, line.encode())
-            if written < len(line.encode()):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # noqa: TRY301 (a short write is a full disk)
-            os.fsync(self._descriptor)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        with room(self.path, "`bentpipe-lab resume`"):
+            try:
+                written = os.write(self._descriptor, line.encode())
+                if written < len(line.encode()):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # noqa: TRY301 (a short write is a full disk)
+                os.fsync(self._descriptor)
+            except OSError:
+                self._cut(before)
                 raise
-            self._cut(before)
-            raise DiskFullError(
-                f"no room for {self.path}: what was measured before is kept; make room, then `bentpipe-lab resume`"
-            ) from error
 
     def close(self) -> None:
         """Close the file."""

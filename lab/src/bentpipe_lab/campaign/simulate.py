@@ -15,9 +15,10 @@ import tomli_w
 from bentpipe_lab.campaign import provenance
 from bentpipe_lab.campaign.store import PROVENANCE, RECORDS, RESULT, SAMPLES, Store
 from bentpipe_lab.campaign.unit import Run, Unit
-from bentpipe_lab.errors import ProgramError
+from bentpipe_lab.errors import DiskFullError, ProgramError
 from bentpipe_lab.net import host
 from bentpipe_lab.records import parts, simulation
+from bentpipe_lab.room import lacks_room
 
 RESULT_SCHEMA = "bentpipe/lab/run/1"
 POLL_S = 0.05
@@ -82,7 +83,10 @@ def _run(plan: str, directory: Path, stop: threading.Event) -> list[str]:
                 child.terminate()
             child.wait()
     if child.returncode != 0 and not stop.is_set():
-        raise ProgramError(f"bentpipe sim ended with {child.returncode}: {(directory / 'log').read_text()[-2000:]}")
+        said = (directory / "log").read_text()[-2000:]
+        if lacks_room(said):
+            raise DiskFullError(f"no room in {directory.parent} for what `bentpipe sim` writes: {said}")
+        raise ProgramError(f"bentpipe sim ended with {child.returncode}: {said}")
     return command
 
 

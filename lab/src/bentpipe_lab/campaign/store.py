@@ -1,7 +1,6 @@
 """The store of a campaign's runs: a directory here, or any place that fsspec reaches."""
 
 import contextlib
-import errno
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,13 +9,15 @@ from typing import Any
 import fsspec
 
 from bentpipe_lab.campaign.unit import Run
-from bentpipe_lab.errors import DiskFullError
+from bentpipe_lab.room import room
 
 RESULT = "result.json"
 """Written last: a run that has it is complete."""
 RECORDS = "records.jsonl"
 SAMPLES = "samples.jsonl"
 PROVENANCE = "provenance.json"
+RESUME = "`bentpipe-lab resume`"
+"""What to do when there is room again."""
 
 
 class Store:
@@ -34,7 +35,7 @@ class Store:
     def put(self, run: Run, files: Mapping[str, str | bytes]) -> None:
         """Keep a run's files; its result is written last, and whole or not at all."""
         directory = f"{self._root}/{run.directory}"
-        with _disk_full(directory):
+        with room(directory, RESUME):
             self._files.makedirs(directory, exist_ok=True)
             for name in sorted(files, key=lambda name: name == RESULT):
                 whole = f"{directory}/{name}"
@@ -51,7 +52,7 @@ class Store:
 
     def keep(self, name: str, text: str) -> None:
         """Keep a text that belongs to no single run, a path's log for example."""
-        with _disk_full(name):
+        with room(name, RESUME):
             self._files.makedirs(f"{self._root}/{name}".rpartition("/")[0], exist_ok=True)
             self._files.pipe_file(f"{self._root}/{name}", text.encode())
 
@@ -85,15 +86,3 @@ class Store:
 def _protocols(files: Any) -> tuple[str, ...]:
     protocol = files.protocol
     return (protocol,) if isinstance(protocol, str) else tuple(protocol)
-
-
-@contextlib.contextmanager
-def _disk_full(place: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFullError(
-                f"no room at {place}: what was measured before is kept; make room, then `bentpipe-lab resume`"
-            ) from error
-        raise

@@ -20,6 +20,9 @@ SERVER_NAME = content.QUIC_HOST
 READY_S = 20.0
 SETTLE_S = 0.1
 """After the server's socket is there, before it is asked; and for tcpdump to write the last packets."""
+CAPTURE_KIB = 8192
+"""Room for more than a second at 20 Mbit/s. The kernel clears it when a capture begins, and lets no other thread in
+meanwhile, the emulator's included: 10 ms for 64 MiB, 3 ms for this."""
 POLL_S = 0.02
 LINGER_S = 3.0
 """How long a client that has the whole file may take to close its connection."""
@@ -140,7 +143,7 @@ def content_hash(file: Path) -> str:
 @contextmanager
 def captured(where: Namespace, device: str, directory: Path, side: str) -> Iterator[None]:
     """What passes a device of one side while the block runs, in `SIDE.pcap`."""
-    argv = ["nice", "-n", "-10", "tcpdump", "-i", device, "-n", "-s", "2048", "-B", "65536",
+    argv = ["nice", "-n", "-10", "tcpdump", "-i", device, "-n", "-s", "2048", "-B", str(CAPTURE_KIB),
             "--time-stamp-precision=nano", "--immediate-mode", "-Z", "root", "-w", str(directory / f"{side}.pcap"),
             "udp", "port", str(PORT)]  # fmt: skip
     process = Process(f"tcpdump-{side}", where.command(argv), directory)

@@ -10,6 +10,7 @@ import polars as pl
 from bentpipe_lab.campaign.directory import Campaign
 from bentpipe_lab.campaign.store import SAMPLES, Store
 from bentpipe_lab.campaign.unit import Run
+from bentpipe_lab.room import room, whole
 
 RUNS_TABLE, SAMPLES_TABLE, METRICS_TABLE = "runs.parquet", "samples.parquet", "metrics.parquet"
 AXIS = "axis."
@@ -53,9 +54,13 @@ def write(campaign: Campaign) -> tuple[Path, Path, Path]:
     runs, samples, metrics = (campaign.directory / name for name in (RUNS_TABLE, SAMPLES_TABLE, METRICS_TABLE))
     found = sorted(campaign.store.complete(), key=lambda run: (run.point, run.repetition, run.attempt))
     results = [campaign.store.result(run) for run in found]
-    _runs(campaign, results).write_parquet(runs)
-    _metrics(results).write_parquet(metrics)
-    _samples(campaign.store, found, samples)
+    with room(campaign.directory, "ask for it again"):
+        with whole(runs) as part:
+            _runs(campaign, results).write_parquet(part)
+        with whole(metrics) as part:
+            _metrics(results).write_parquet(part)
+        with whole(samples) as part:
+            _samples(campaign.store, found, part)
     return runs, samples, metrics
 
 
@@ -130,8 +135,8 @@ def _samples(store: Store, found: Sequence[Run], target: Path) -> None:
             some = found[first : first + BATCH]
             frame = pl.DataFrame(_of_runs(store, some), schema=SAMPLES_SCHEMA)
             part = target.with_name(f"{target.name}.{number}.part")
-            frame.write_parquet(part)
             parts.append(part)
+            frame.write_parquet(part)
         if parts:
             pl.scan_parquet(parts).sink_parquet(target)
         else:

@@ -3,7 +3,8 @@
 import json
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,14 @@ from bentpipe_lab.analysis.campaign import Beside, MetricRow, PointRow
 from bentpipe_lab.campaign import directory as directories
 from bentpipe_lab.campaign.directory import Campaign
 from bentpipe_lab.campaign.plan import QUICK
+from bentpipe_lab.campaign.preemption import UNKNOWN
 from bentpipe_lab.records import published, tables
 from bentpipe_lab.report.areas import working_areas
 from bentpipe_lab.report.charts import Chart, all_charts
 from bentpipe_lab.report.metrics import described, metric_charts
 from bentpipe_lab.report.pages import page_loads
 from bentpipe_lab.report.tables import seconds, times
+from bentpipe_lab.room import room
 from bentpipe_lab.studies.section import Section
 from bentpipe_lab.studies.sections import SECTIONS
 from bentpipe_lab.systems import SYSTEMS, baseline
@@ -50,16 +53,30 @@ def draw(campaign: Campaign) -> Path:
     areas = working_areas(rows, samples, _published_means(campaign, figures))
     charts = [*page_loads(rows), *all_charts(rows, samples), *areas, *metric_charts(figures)]
     target = campaign.directory / directories.REPORT
-    shutil.rmtree(target, ignore_errors=True)
-    for part in (FIGURES, DATA):
-        (target / part).mkdir(parents=True)
-    for chart in charts:
-        (target / FIGURES / f"{chart.name}.svg").write_text(chart.svg)
-        (target / DATA / f"{chart.name}.csv").write_text(chart.csv())
-    summary(rows).write_csv(target / DATA / "points.csv")
-    metric_summary(figures).write_csv(target / DATA / "metrics.csv")
-    (target / PAGE).write_text(_page(campaign, runs, rows, figures, charts))
+    # An earlier report stands until the new one is whole.
+    part = target.with_name(f"{target.name}.part")
+    with room(target, "ask for it again"), _cleared(part):
+        for place in (FIGURES, DATA):
+            (part / place).mkdir(parents=True)
+        for chart in charts:
+            (part / FIGURES / f"{chart.name}.svg").write_text(chart.svg)
+            (part / DATA / f"{chart.name}.csv").write_text(chart.csv())
+        summary(rows).write_csv(part / DATA / "points.csv")
+        metric_summary(figures).write_csv(part / DATA / "metrics.csv")
+        (part / PAGE).write_text(_page(campaign, runs, rows, figures, charts))
+        shutil.rmtree(target, ignore_errors=True)
+        part.rename(target)
     return target / PAGE
+
+
+@contextmanager
+def _cleared(directory: Path) -> Iterator[None]:
+    """Without a directory before and after the block."""
+    shutil.rmtree(directory, ignore_errors=True)
+    try:
+        yield
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def summary(rows: Sequence[PointRow]) -> pl.DataFrame:
@@ -156,7 +173,7 @@ def conditions(provenance: Mapping[str, Any]) -> dict[str, str]:
         "Revision": provenance["revision"],
         "Machine": f"{machine['host']}: {machine['processor']}, {machine['processors']} processors,"
         f" {machine['memory_bytes'] / 1e9:.0f} GB",
-        "Kernel": machine["kernel"],
+        "Kernel": f"{machine['kernel']}, preemption {machine.get('preemption', UNKNOWN)}",
         "Versions": ", ".join(f"{name} {version}" for name, version in provenance["versions"].items()),
         "Binary": f"SHA-256 {provenance['binary_sha256']}",
         "Plan": f"SHA-256 {provenance['plan_sha256']}",

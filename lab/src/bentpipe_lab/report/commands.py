@@ -1,5 +1,6 @@
 """What `bentpipe-lab` does with results: report, redraw, compare, export."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
@@ -18,6 +19,7 @@ from bentpipe_lab.report import campaign as page
 from bentpipe_lab.report import results
 from bentpipe_lab.report.charts import label
 from bentpipe_lab.report.tables import seconds
+from bentpipe_lab.room import room
 
 FORMATS = ("csv", "parquet", "duckdb", "results")
 CLEAR = 0.05
@@ -88,6 +90,15 @@ def export(directory: Path, form: str, out: Path | None, console: Console) -> in
     campaign = directories.opened(directory)
     sources = tables.write(campaign)
     target = out or directory / "export"
+    with room(target, "ask for it again"):
+        written = _exported(campaign, form, sources, target)
+    for path in written:
+        console.print(str(path), highlight=False, soft_wrap=True)
+    return 0
+
+
+def _exported(campaign: Campaign, form: str, sources: Sequence[Path], target: Path) -> list[Path]:
+    """The files that were written."""
     target.mkdir(parents=True, exist_ok=True)
     written = []
     match form:
@@ -109,9 +120,7 @@ def export(directory: Path, form: str, out: Path | None, console: Console) -> in
                 for source in sources:
                     base.read_parquet(str(source)).create(source.stem)
             written.append(file)
-    for path in written:
-        console.print(str(path), highlight=False, soft_wrap=True)
-    return 0
+    return written
 
 
 def _runs(campaign: Campaign) -> pl.DataFrame:

@@ -21,6 +21,7 @@ from bentpipe_lab.net.link import Direction, Link
 from bentpipe_lab.net.topology import TCP_BUFFERS, Certificate, read_certificate
 from bentpipe_lab.records import sample
 from bentpipe_lab.records.sample import Sample
+from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.report import figures, tables
 from bentpipe_lab.systems import SYSTEMS, baseline, system_of
 from bentpipe_lab.workloads import WORKLOADS
@@ -99,11 +100,7 @@ def _scenario(name: str, link: Link, material: Material) -> dict[str, Any]:
         "bytes": Markup(figures.bytes_over_time(samples, bounds, curves)) if curves else "",  # noqa: S704 (our drawing)
         "pages": [Markup(figures.page_timelines(samples, name)) for name in timelines],  # noqa: S704
         "ratios": Markup(figures.against_bound(rows)),  # noqa: S704
-        "failures": [
-            (task.system, count, verdict, detail)
-            for task in tasks
-            for (verdict, detail), count in stats.failures(_samples(task)).items()
-        ],
+        "failures": [failure for task in tasks for failure in _failures(task)],
         "certificates": [(task.system, _certificate(read_certificate(task.directory))) for task in tasks],
     }
 
@@ -111,6 +108,23 @@ def _scenario(name: str, link: Link, material: Material) -> dict[str, Any]:
 def _samples(task: Task) -> list[Sample]:
     records = task.directory / RECORDS
     return sample.read(records) if records.exists() else []
+
+
+def _failures(task: Task) -> list[dict[str, Any]]:
+    """What went wrong in a task's runs, one entry for each verdict, with all that was said of it."""
+    by_verdict: dict[str, list[tuple[str, int]]] = {}
+    for (verdict, detail), count in stats.failures(_samples(task)).items():
+        by_verdict.setdefault(verdict, []).append((detail, count))
+    return [
+        {
+            "system": task.system,
+            "verdict": verdict,
+            "runs": sum(count for _, count in details),
+            "details": details,
+            "of_the_emulator": verdict == Verdict.EMULATOR_LATE,
+        }
+        for verdict, details in by_verdict.items()
+    ]
 
 
 def _ended_well(samples: Sequence[Sample], workload: str) -> bool:

@@ -60,12 +60,35 @@ def demo(out: Path, counts: Counts, console: Console) -> int:
         if note:
             console.print(note, highlight=False)
         problems = run_tasks(tasks, SIDE_BY_SIDE, console)
+    _write(out, tasks, links, problems, console)
+    console.print(f"{time.monotonic() - started:.0f} s. Report: {out / 'report.html'}", highlight=False, soft_wrap=True)
+    return 1 if problems else 0
+
+
+def redraw(out: Path, console: Console) -> int:
+    """Print the tables and write the report from the records of an earlier demo; nothing is run."""
+    try:
+        counts = json.loads((out / PLAN).read_text())
+    except OSError as error:
+        raise LabError(f"{out / PLAN}: {error.strerror}; give the directory of a demo with --out") from error
+    links = {name: Link.from_explanation(explain(scenario(name))) for name in counts}
+    tasks = [task for task in plan(out, counts) if (task.directory / RECORDS).exists()]
+    missing = [task.directory.name for task in plan(out, counts) if task not in tasks]
+    _write(out, tasks, links, [f"{name} has no records" for name in missing], console)
+    console.print(f"Report: {out / 'report.html'}", highlight=False, soft_wrap=True)
+    return 1 if missing else 0
+
+
+def _write(
+    out: Path, tasks: Sequence[Task], links: Mapping[str, Link], problems: Sequence[str], console: Console
+) -> None:
+    """Print the tables, and write them and the report."""
     rows = summarise(tasks, links)
     findings = budgets.judge(rows)
     (out / "summary.json").write_text(json.dumps([row.as_record() for row in rows], indent=2) + "\n")
     (out / "budgets.json").write_text(json.dumps([finding.as_record() for finding in findings], indent=2) + "\n")
     report.write(out / "report.html", report.Material(tasks, links, rows, findings, problems))
-    for name in counts:
+    for name in links:
         console.print(tables.results(links[name], [row for row in rows if row.scenario == name]))
         for doubt in _doubts(rows, name):
             console.print(doubt, highlight=False)
@@ -73,8 +96,6 @@ def demo(out: Path, counts: Counts, console: Console) -> int:
     console.print(f"[bold]{budgets.conclusion(findings)}[/]", highlight=False)
     for problem in problems:
         console.print(f"[bold red]not complete:[/] {escape(problem)}", highlight=False)
-    console.print(f"{time.monotonic() - started:.0f} s. Report: {out / 'report.html'}", highlight=False, soft_wrap=True)
-    return 1 if problems else 0
 
 
 def clear(out: Path, counts: Counts) -> None:

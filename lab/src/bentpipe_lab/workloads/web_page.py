@@ -4,7 +4,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from bentpipe_lab.analysis import bounds
 from bentpipe_lab.errors import MissingCapabilityError
@@ -35,6 +35,8 @@ TLS_AND_DOCUMENT = 2
 OF_A_THIRD_PARTY = 2
 """Round trips more: its name, and the handshake with it."""
 LIMIT_S = 600.0
+USUAL_S = 15.0
+"""Of each load beside its bytes: the browser's start and end, on a machine that does other things too."""
 
 
 class WebPage(Workload):
@@ -63,6 +65,12 @@ class WebPage(Workload):
         "name_lookup_s": Metric("lookup of the page's name", "s"),
         "objects_from_cache": Metric("objects from the cache", "", ""),
     }
+
+    def with_options(self, chosen: Mapping[str, str]) -> Self:
+        """The workload with something chosen of it."""
+        one = super().with_options(chosen)
+        one.usual_s = USUAL_S * VISITS[one.option("visit")]
+        return one
 
     def needs(self) -> Sequence[Program]:
         """The server and the chosen browser."""

@@ -1,0 +1,46 @@
+"""Figures of what runs measured beside their time: box plots by load and distributions."""
+
+import csv
+import io
+
+from bentpipe_lab.analysis.campaign import MetricRow, PointRow
+from bentpipe_lab.analysis.statistics import median_interval
+from bentpipe_lab.report.metrics import metric_charts
+
+LOADS = {
+    "HTTP/2": {1: [9.0, 9.4, 9.2, 10.0, 9.1], 2: [8.0, 8.1, 8.3, 8.2, 8.0], 3: [8.0, 8.2, 8.1, 8.0, 7.9]},
+    "HTTP/3": {1: [7.0, 7.1, 7.4, 7.2, 7.0], 2: [6.0, 6.1, 6.0, 6.2, 6.3], 3: [6.0, 6.1, 6.0, 6.2, 6.1]},
+}
+
+
+def rows() -> list[MetricRow]:
+    found = []
+    for protocol, loads in LOADS.items():
+        axes = {"scenario": "ka-sat", "system": "direct", "workload": "web page", "workload.protocol": protocol}
+        for load, values in loads.items():
+            point = PointRow(
+                f"point {protocol}", "real", axes, "direct", {"workload.protocol": protocol}, "web page", values, [],
+                1.0, 1, median_interval(values), {"ok": len(values)}, 0,
+            )  # fmt: skip
+            found.append(MetricRow(point, f"page_load_{load}_s", median_interval(values), values))
+            found.append(MetricRow(point, "response_start_s", median_interval(values), values))
+    return found
+
+
+def test_the_loads_of_a_profile_are_boxes_by_index() -> None:
+    charts = {chart.name: chart for chart in metric_charts(rows())}
+    boxes = charts["loads-page-load"]
+    table = list(csv.DictReader(io.StringIO(boxes.csv())))
+    assert {(line["point"], line["load"]) for line in table} == {
+        (f"point {protocol}", str(load)) for protocol, loads in LOADS.items() for load in loads
+    }
+    third = [float(line["seconds"]) for line in table if (line["point"], line["load"]) == ("point HTTP/3", "3")]
+    assert third == LOADS["HTTP/3"][3]
+    assert "HTTP/2" in boxes.svg, "a panel for each protocol"
+    assert "2 panels" in boxes.alternative
+
+
+def test_what_is_no_load_has_a_distribution() -> None:
+    names = [chart.name for chart in metric_charts(rows())]
+    assert "metric-response-start-s" in names
+    assert not any(name.startswith("metric-page-load") for name in names)
