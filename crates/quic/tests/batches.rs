@@ -31,6 +31,9 @@ const LENGTH: Duration = Duration::from_secs(5);
 const CLIENT: usize = 0;
 const SERVER: usize = 1;
 
+/// A datagram by its arrival; the count keeps those of one moment in order.
+type UnderWay = Reverse<(Instant, u64, Vec<u8>)>;
+
 struct Tls {
     client: Arc<QuicClientConfig>,
     server: Arc<QuicServerConfig>,
@@ -166,8 +169,7 @@ fn handshake(tls: &Tls, seed: u64, careful: bool) {
     let connecting = (ends[CLIENT].endpoint).connect(begin, client, addresses[SERVER], "localhost");
     ends[CLIENT].connection = Some(connecting.unwrap());
     let loss = if random.random_bool(0.7) { 0.3 } else { 0.0 };
-    // By arrival; the count keeps those of one moment in order.
-    let mut under_way: [BinaryHeap<Reverse<(Instant, u64, Vec<u8>)>>; 2] = Default::default();
+    let mut under_way: [BinaryHeap<UnderWay>; 2] = Default::default();
     let mut count = 0;
     let mut now = begin;
     while now < begin + LENGTH {
