@@ -156,7 +156,7 @@ def test_another_stacks_http3(split: Split, tmp_path: Path, mode: str) -> None:
     for name in names:
         (www / name).write_bytes(incompressible(name, 100_000))
     listen = ("--listen", f"{GATEWAY}:{FILES}", "--name", "perf.test", "--certificate-out", certificate)
-    serve = [host.binary(), "perf", "server", *listen, "--www", www]
+    serve: list[str | Path] = [host.binary(), "perf", "server", *listen, "--www", www]
     server = Process("files", split.link.gateway.command(serve), tmp_path)
     config = split.init(
         f"http3-{mode}",
@@ -169,7 +169,7 @@ def test_another_stacks_http3(split: Split, tmp_path: Path, mode: str) -> None:
             # In h3-parallel the second finds a server that is known.
             for _ in range(2):
                 urls = [f"https://{FIRST}/{name}" for name in names]
-                argv = [sys.executable, AIOQUIC, "client", ca(config), kept, "h3", "1", *urls]
+                argv: list[str | Path] = [sys.executable, AIOQUIC, "client", ca(config), kept, "h3", "1", *urls]
                 command = split.link.terminal.command(argv)
                 done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
                 assert done.returncode == 0, done.stderr
