@@ -10,7 +10,7 @@ import pytest
 from bentpipe_lab.net.topology import PRIVATE4, SERVER4, SERVER6, UNREACHABLE4, Topology, topology
 from bentpipe_lab.systems.tunnel import Bentpipe, start_bentpipe
 from conftest import SHORT
-from conversation import eventually
+from conversation import conversation, eventually
 
 NETWORKS = '["10.88.0.0/24", "fd88::/64"]'
 GATEWAY4 = "10.88.0.1"
@@ -93,3 +93,19 @@ def test_a_terminal_that_was_killed_lets_no_ping_pass(path: Topology) -> None:
         assert "100% packet loss" in ping(path, address, "-W", "1")
     tunnel.start_terminal()
     eventually(lambda: answered(path, SERVER4) and answered(path, SERVER6), "pings go through again")
+
+
+def test_an_address_that_may_be_a_hosts_of_the_lan_is_not_taken(path: Topology) -> None:
+    """A gateway that lends addresses of the LAN's own network must not cut off whoever has them."""
+    tunnel = with_packets(path)
+    tunnel.terminal.stop()
+    tunnel.gateway.stop()
+    clash = '["10.77.0.0/29", "fd88::/64"]'
+    tunnel.gateway_config.write_text(tunnel.gateway_config.read_text().replace(NETWORKS, clash))
+    tunnel.start_gateway()
+    tunnel.start_terminal()
+    eventually(lambda: "may be a host's of 10.77.0.0/24 at lan0" in tunnel.terminal.log.read_text(), "it is told")
+    assert " 10.77.0." not in path.terminal.ip("-4", "-o", "address", "show", "dev", "bp-ip-4480")
+    with conversation(path):
+        pass
+    eventually(lambda: answered(path, SERVER6), "the other family's address is taken")

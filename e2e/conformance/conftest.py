@@ -55,6 +55,8 @@ def _is_for(item: pytest.Function) -> bool:
         return True
     adapter = ALL[name]
     match item.path.stem, item.originalname:
+        case "test_udp", "test_ipv6":
+            return adapter.udp and adapter.ipv6
         case "test_udp", _:
             return bool(adapter.udp)
         case "test_names", _:

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from bentpipe_lab.net.topology import SERVER4
+from bentpipe_lab.net.topology import SERVER4, SERVER6
 from conformance.adapters import Address
 from conformance.conftest import Proxy
 from conversation import PATIENCE_S, payload
+from datagrams import open_socket
 
 MAPPINGS = int(os.environ.get("CONFORMANCE_MAPPINGS", "200"))
 ATTEMPTS = 5
@@ -19,13 +20,13 @@ ATTEMPTS = 5
 
 
 @contextmanager
-def echo(proxy: Proxy, *, from_elsewhere: bool = False) -> Iterator[Address]:
+def echo(proxy: Proxy, at: str = SERVER4, *, from_elsewhere: bool = False) -> Iterator[Address]:
     """A server that sends every datagram back; first, if asked to, something from another port."""
-    server = proxy.path.server.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    other = proxy.path.server.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    server, other = open_socket(proxy.path.server, at), open_socket(proxy.path.server, at)
     for each in (server, other):
-        each.bind((SERVER4, 0))
-    address: Address = server.getsockname()
+        each.settimeout(None)
+        each.bind((at, 0))
+    address: Address = server.getsockname()[:2]
 
     def serve() -> None:
         while True:
@@ -44,7 +45,7 @@ def echo(proxy: Proxy, *, from_elsewhere: bool = False) -> Iterator[Address]:
     try:
         yield address
     finally:
-        with proxy.path.server.socket(socket.AF_INET, socket.SOCK_DGRAM) as ender:
+        with open_socket(proxy.path.server, at) as ender:
             ender.sendto(b"end", address)
         thread.join(PATIENCE_S)
         server.close()
@@ -57,7 +58,8 @@ def exchange(client: socket.socket, address: Address, data: bytes) -> tuple[byte
     for _ in range(ATTEMPTS):
         client.sendto(data, address)
         try:
-            return client.recvfrom(65_535)
+            data, peer = client.recvfrom(65_535)
+            return data, peer[:2]
         except TimeoutError:
             continue
     raise AssertionError(f"{len(data)} bytes never came back")
@@ -69,6 +71,14 @@ def test_sizes(proxy: Proxy, size: int) -> None:
     with echo(proxy) as address, proxy.path.client.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         data, peer = exchange(client, address, payload(size))
         assert (len(data), data == payload(size), peer) == (size, True, address)
+
+
+def test_ipv6(proxy: Proxy) -> None:
+    """Datagrams to and from an IPv6 address, and a closed port there"""
+    with echo(proxy, SERVER6) as address, open_socket(proxy.path.client, SERVER6) as client:
+        for size in (0, 1200, 9000):
+            assert exchange(client, address, payload(size)) == (payload(size), address)
+    closed_port(proxy, SERVER6)
 
 
 def test_reply_from_elsewhere(proxy: Proxy) -> None:
@@ -96,10 +106,14 @@ def test_many_mappings(proxy: Proxy) -> None:
 
 def test_closed_port(proxy: Proxy) -> None:
     """A closed port is an error at the client (ICMP port unreachable)."""
-    with proxy.path.server.socket(socket.AF_INET, socket.SOCK_DGRAM) as closed:
-        closed.bind((SERVER4, 0))
-        address = closed.getsockname()
-    with proxy.path.client.socket(socket.AF_INET, socket.SOCK_DGRAM) as client, pytest.raises(ConnectionRefusedError):
+    closed_port(proxy, SERVER4)
+
+
+def closed_port(proxy: Proxy, at: str) -> None:
+    with open_socket(proxy.path.server, at) as closed:
+        closed.bind((at, 0))
+        address = closed.getsockname()[:2]
+    with open_socket(proxy.path.client, at) as client, pytest.raises(ConnectionRefusedError):
         client.settimeout(2)
         client.connect(address)
         for _ in range(ATTEMPTS):

@@ -26,6 +26,9 @@ use serde::{Deserialize, Serialize};
 pub const MAX_FLOWS: u32 = 16_384;
 /// Of them, those of UDP datagrams, which need not end: the rest is left to others.
 pub const MAX_UDP_FLOWS: usize = 12_288;
+/// Flows of UDP datagrams that a gateway has beside those, while it hears of new ones before it has
+/// ended the old ones that have given way to them.
+pub const UDP_FLOWS_ENDING: usize = 1024;
 
 /// What a session holds that carries nothing, bytes: its window before anything is lent.
 const IDLE_SESSION: u64 = 2 << 20;

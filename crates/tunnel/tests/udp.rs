@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bentpipe_link::Scenario;
 use bentpipe_tunnel::terminal::Unreachable;
+use bentpipe_tunnel::transport::MAX_UDP_FLOWS;
 use support::{Setup, in_virtual_time, now, outage_from};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 const PEER: &str = "93.184.216.34:5004";
 
@@ -100,6 +101,43 @@ fn what_a_flood_does_not_bring_to_its_peer_is_counted_as_dropped() {
         assert_eq!(came + dropped.values().sum::<u64>(), SENT, "{dropped:?}");
         assert!(dropped["send_queue_full"] > 1000, "{dropped:?}");
         assert!(!dropped.contains_key("receive_queue_full"), "{dropped:?}");
+    });
+}
+
+/// A scan, or a flood with forged sources, has taken every place: each new flow costs an old one.
+#[test]
+fn every_new_flow_is_carried_when_all_places_are_taken() {
+    in_virtual_time(async |clock| {
+        let world = Setup::default().start(&clock);
+        let mut sockets = world.internet.serve_udp(PEER);
+        world.warm().await;
+        let mut open = Vec::new();
+        let mut peers = Vec::new();
+        for number in 0..MAX_UDP_FLOWS {
+            let host = u8::try_from(number % 200).unwrap();
+            let (application, carried) = world.connect_udp(host, PEER);
+            application.send(b"flood");
+            open.push((application, carried));
+            if number % 100 == 0 {
+                sleep(Duration::from_millis(20)).await;
+            }
+        }
+        while let Ok(Some(peer)) = timeout(Duration::from_secs(5), sockets.recv()).await {
+            peers.push(peer);
+        }
+        assert_eq!(peers.len(), MAX_UDP_FLOWS);
+        const NEW: usize = 100;
+        for number in 0..NEW {
+            let (application, carried) = world.connect_udp(201, PEER);
+            application.send(&[u8::try_from(number).unwrap()]);
+            open.push((application, carried));
+        }
+        let mut served = 0;
+        while let Ok(Some(peer)) = timeout(Duration::from_secs(5), sockets.recv()).await {
+            peers.push(peer);
+            served += 1;
+        }
+        assert_eq!(served, NEW);
     });
 }
 

@@ -16,16 +16,29 @@ use crate::registry::Date;
 /// loses what was carried since.
 const WRITE_EVERY: Duration = Duration::from_secs(60);
 
+/// Months that are known beside the present one: a clock that steps away and back finds its month
+/// again, and with it volumes that are used up.
+const OTHER_MONTHS: usize = 3;
+
 /// The volumes of a month.
 #[derive(Debug)]
 pub struct Volumes {
     path: PathBuf,
-    month: Month,
+    known: Months,
     changed: bool,
 }
 
+/// What the file has.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+struct Months {
+    #[serde(flatten)]
+    present: Month,
+    /// Those that were the present one before, the latest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    other: Vec<Month>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Month {
     /// Like "2026-01", UTC.
     month: String,
@@ -36,20 +49,20 @@ struct Month {
 impl Volumes {
     /// What the file at `path` has of this month.
     pub fn open(path: PathBuf) -> Self {
-        let read = || -> Result<Month, String> {
+        let read = || -> Result<Months, String> {
             let text = failure::read(&path).map_err(|error| error.to_string())?;
             toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
         };
-        let month = match path.exists() {
+        let known = match path.exists() {
             true => read().unwrap_or_else(|why| {
                 tracing::warn!("{why}; the volumes of this month are counted from 0");
-                Month::default()
+                Months::default()
             }),
-            false => Month::default(),
+            false => Months::default(),
         };
         Self {
             path,
-            month,
+            known,
             changed: false,
         }
     }
@@ -61,18 +74,12 @@ impl Volumes {
 
     fn add_at(&mut self, now: Date, key: &Fingerprint, bytes: u64) -> u64 {
         let date = now.to_string();
-        let month = date.get(..7).unwrap_or(&date);
-        if self.month.month != month {
-            self.month = Month {
-                month: month.to_owned(),
-                bytes: BTreeMap::new(),
-            };
-        }
+        let volumes = self.known.of(date.get(..7).unwrap_or(&date));
         if bytes == 0 {
-            return self.month.bytes.get(&key.to_string()).copied().unwrap_or(0);
+            return volumes.get(&key.to_string()).copied().unwrap_or(0);
         }
         self.changed = true;
-        let all = self.month.bytes.entry(key.to_string()).or_default();
+        let all = volumes.entry(key.to_string()).or_default();
         *all = all.saturating_add(bytes);
         *all
     }
@@ -82,8 +89,32 @@ impl Volumes {
         if !std::mem::take(&mut self.changed) {
             return None;
         }
-        let text = toml::to_string(&self.month).ok()?;
+        let text = toml::to_string(&self.known).ok()?;
         Some((self.path.clone(), text))
+    }
+}
+
+impl Months {
+    /// The volumes of `month`, which is the present one from now on.
+    fn of(&mut self, month: &str) -> &mut BTreeMap<String, u64> {
+        if self.present.month != month {
+            let known = self.other.iter().position(|other| other.month == month);
+            let next = match known {
+                Some(index) => self.other.remove(index),
+                None => Month {
+                    month: month.to_owned(),
+                    bytes: BTreeMap::new(),
+                },
+            };
+            let before = std::mem::replace(&mut self.present, next);
+            if !before.month.is_empty() {
+                self.other.push(before);
+            }
+            if self.other.len() > OTHER_MONTHS {
+                self.other.remove(0);
+            }
+        }
+        &mut self.present.bytes
     }
 }
 
@@ -142,5 +173,33 @@ mod tests {
         std::fs::remove_file(path).unwrap();
         assert_eq!(volumes.add_at(at("2026-01-31T23:59:59Z"), &key, 2), 7);
         assert_eq!(volumes.add_at(at("2026-02-01T00:00:00Z"), &key, 0), 0);
+    }
+
+    /// As on a machine whose battery is empty, until it has heard a time server.
+    #[test]
+    fn a_clock_that_was_wrong_for_a_while_gives_nobody_a_new_volume() {
+        let file = format!("bentpipe-volumes-clock-{}.toml", std::process::id());
+        let path = std::env::temp_dir().join(file);
+        let key = Identity::from_seed(&[8; 32]).fingerprint();
+        let old = format!("month = \"2026-11\"\n\n[bytes]\n\"{key}\" = 5\n");
+        secret::write(&path, &old).unwrap();
+        let mut volumes = Volumes::open(path.clone());
+        for (when, carried) in [
+            ("2026-11-22T00:00:00Z", 6),
+            ("1970-01-01T00:00:09Z", 1),
+            ("2026-11-22T00:01:00Z", 7),
+            ("2099-01-01T00:00:00Z", 1),
+        ] {
+            assert_eq!(volumes.add_at(at(when), &key, 1), carried, "{when}");
+        }
+        let (path, text) = volumes.take().unwrap();
+        secret::write(&path, &text).unwrap();
+        let mut volumes = Volumes::open(path.clone());
+        std::fs::remove_file(path).unwrap();
+        assert_eq!(volumes.add_at(at("2026-11-22T00:02:00Z"), &key, 1), 8);
+        for month in 1..=9 {
+            volumes.add_at(at(&format!("2027-0{month}-01T00:00:00Z")), &key, 1);
+        }
+        assert_eq!(volumes.known.other.len(), OTHER_MONTHS);
     }
 }

@@ -56,6 +56,22 @@ impl Interface {
     pub fn name(&self) -> &str {
         &self.name
     }
+
+    /// The networks that the machine is connected to by other interfaces, and these.
+    fn networks_of_others(&self) -> io::Result<Vec<(String, IpNet)>> {
+        let interfaces = if_addrs::get_if_addrs()?.into_iter();
+        let others = interfaces.filter(|interface| interface.name != self.name);
+        Ok(others
+            .filter_map(|interface| {
+                let prefix = match &interface.addr {
+                    if_addrs::IfAddr::V4(address) => address.prefixlen,
+                    if_addrs::IfAddr::V6(address) => address.prefixlen,
+                };
+                let network = IpNet::new(interface.ip(), prefix).ok()?.trunc();
+                (prefix > 0).then_some((interface.name, network))
+            })
+            .collect())
+    }
 }
 
 impl fmt::Debug for Interface {
@@ -90,8 +106,25 @@ impl PacketDevice for Interface {
     }
 
     fn set_addresses(&self, addresses: &[IpAddr]) -> io::Result<()> {
-        let addresses: Vec<_> = addresses.iter().copied().map(IpNet::from).collect();
+        let others = self.networks_of_others()?;
+        let clash = |address: IpAddr| {
+            others
+                .iter()
+                .find(|(_, network)| network.contains(&address))
+        };
+        let (clashing, fitting): (Vec<IpAddr>, Vec<_>) = addresses
+            .iter()
+            .partition(|address| clash(**address).is_some());
+        let fitting: Vec<_> = fitting.into_iter().map(IpNet::from).collect();
         let mut tun = self.tun.lock().unwrap_or_else(PoisonError::into_inner);
-        tun.replace_addresses(&addresses).map_err(io::Error::other)
+        tun.replace_addresses(&fitting).map_err(io::Error::other)?;
+        match clashing.first().and_then(|address| clash(*address)) {
+            None => Ok(()),
+            // The host that has it would be cut off.
+            Some((name, network)) => Err(io::Error::other(format!(
+                "{} may be a host's of {network} at {name}; the gateway's [ip] networks have to be others",
+                clashing[0]
+            ))),
+        }
     }
 }

@@ -27,7 +27,7 @@ use crate::identity::{Fingerprint, Identity, PeerRole, Registry, tls};
 use crate::paths::{PathLease, Paths};
 use crate::session::{canonical, close, describe, path_summary};
 use crate::sockets::Dial;
-use crate::transport::{MAX_FLOWS, MAX_UDP_FLOWS, Transport};
+use crate::transport::{MAX_FLOWS, MAX_UDP_FLOWS, Transport, UDP_FLOWS_ENDING};
 
 /// A one-time key has this long to enrol its terminal.
 const ENROLMENT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -118,7 +118,7 @@ impl<D: Dial> Gateway<D> {
             tally: Tally::default(),
             policies,
             usages: Usages::default(),
-            udp_flows: AtomicUsize::new(MAX_UDP_FLOWS),
+            udp_flows: AtomicUsize::new(MAX_UDP_FLOWS + UDP_FLOWS_ENDING),
             ip,
             draining,
         });
@@ -271,9 +271,9 @@ impl<D: Dial> Gateway<D> {
     }
 
     /// Sessions that begin from now on have no more than `most` flows of datagrams open, nor
-    /// more than [`MAX_UDP_FLOWS`]. Each is a socket.
+    /// more than [`MAX_UDP_FLOWS`] but for those that are ending. Each is a socket.
     pub fn limit_udp_flows(&self, most: usize) {
-        let most = most.min(MAX_UDP_FLOWS);
+        let most = most.min(MAX_UDP_FLOWS + UDP_FLOWS_ENDING);
         self.requests.udp_flows.store(most, Ordering::Relaxed);
     }
 

@@ -9,8 +9,9 @@ from rich.console import Console
 
 from bentpipe_lab.campaign import directory as directories
 from bentpipe_lab.campaign import engine
-from bentpipe_lab.campaign.plan import parse
+from bentpipe_lab.campaign.plan import Plan, parse
 from bentpipe_lab.campaign.points import expand
+from bentpipe_lab.campaign.preemption import advice, preemption
 from bentpipe_lab.campaign.progress import Progress
 from bentpipe_lab.net import host
 from bentpipe_lab.records.verdict import Verdict
@@ -37,6 +38,9 @@ RUNS = 60
 def calibrate(console: Console) -> int:
     """Try more and more paths side by side, print the share of late runs, and the number for `parallel`; 0 if any."""
     best = most_paths(share_late, console)
+    advised = advice(preemption())
+    if advised:
+        console.print(advised, highlight=False)
     if best == 0:
         console.print("not even one path is punctual: the machine has other work, or too few processors")
         return 1
@@ -58,10 +62,15 @@ def most_paths(late: Callable[[int], float], console: Console) -> int:
 
 def share_late(count: int) -> float:
     """The share of runs that are late when so many paths are measured side by side."""
-    text = PLAN.format(repetitions=max(5, -(-RUNS // count)), parallel=count, seeds=list(range(1, count + 1)))
-    plan = parse(text, host.REPOSITORY)
+    plan = plan_of(count)
     with tempfile.TemporaryDirectory(prefix="bentpipe-") as place:
         campaign = directories.begin(plan, expand(plan), Path(place, "campaign"), None)
         engine.execute(campaign, Progress(Console(file=io.StringIO())))
         verdicts = campaign.state().verdicts()
     return verdicts[Verdict.EMULATOR_LATE] / max(1, verdicts.total())
+
+
+def plan_of(count: int) -> Plan:
+    """So many paths side by side, and enough runs to tell a share by."""
+    text = PLAN.format(repetitions=max(5, -(-RUNS // count)), parallel=count, seeds=list(range(1, count + 1)))
+    return parse(text, host.REPOSITORY)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from bentpipe_lab.campaign.preemption import preemption
 from bentpipe_lab.errors import LabError
 from bentpipe_lab.net import host
 
@@ -67,6 +68,7 @@ def machine() -> dict[str, Any]:
         "processors": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         "kernel": f"{platform.system()} {platform.release()} {platform.version()}",
+        "preemption": preemption(),
     }
 
 

@@ -19,6 +19,7 @@ from bentpipe_lab.analysis.campaign import Beside, MetricRow, PointRow
 from bentpipe_lab.campaign import directory as directories
 from bentpipe_lab.campaign.directory import Campaign
 from bentpipe_lab.campaign.plan import QUICK
+from bentpipe_lab.campaign.preemption import UNKNOWN
 from bentpipe_lab.records import published, tables
 from bentpipe_lab.report.areas import working_areas
 from bentpipe_lab.report.charts import Chart, all_charts
@@ -172,7 +173,7 @@ def conditions(provenance: Mapping[str, Any]) -> dict[str, str]:
         "Revision": provenance["revision"],
         "Machine": f"{machine['host']}: {machine['processor']}, {machine['processors']} processors,"
         f" {machine['memory_bytes'] / 1e9:.0f} GB",
-        "Kernel": machine["kernel"],
+        "Kernel": f"{machine['kernel']}, preemption {machine.get('preemption', UNKNOWN)}",
         "Versions": ", ".join(f"{name} {version}" for name, version in provenance["versions"].items()),
         "Binary": f"SHA-256 {provenance['binary_sha256']}",
         "Plan": f"SHA-256 {provenance['plan_sha256']}",
