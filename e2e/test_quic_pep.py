@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from bentpipe_lab.net import host
+from bentpipe_lab.net.content import incompressible
 from bentpipe_lab.net.process import Process
 from emulated import GATEWAY, Emulated, emulated
 
@@ -27,6 +29,9 @@ queue = "250 kB"
 """
 RTT_NS = 100_000_000
 MIB = 1 << 20
+AIOQUIC = Path(__file__).parent / "clients" / "aioquic_files.py"
+FILES = "4434"
+"""Port of a server of HTTP/3."""
 FIRST, SECOND = "127.0.0.1:4501", f"{GATEWAY}:4502"
 
 
@@ -140,6 +145,39 @@ def test_a_transfer_both_ways_over_many_streams(split: Split, mode: str) -> None
     if mode == "h3-capable":
         assert done >= RTT_NS, "not before the server"
     assert connection["first_byte_ns"] >= 2 * RTT_NS
+
+
+@pytest.mark.parametrize("mode", ["default", "h3-capable", "h3-parallel"])
+def test_another_stacks_http3(split: Split, tmp_path: Path, mode: str) -> None:
+    www, kept, certificate = tmp_path / "www", tmp_path / "kept", tmp_path / "files.pem"
+    www.mkdir()
+    kept.mkdir()
+    names = ["a", "b", "c"]
+    for name in names:
+        (www / name).write_bytes(incompressible(name, 100_000))
+    listen = ("--listen", f"{GATEWAY}:{FILES}", "--name", "perf.test", "--certificate-out", certificate)
+    serve: list[str | Path] = [host.binary(), "perf", "server", *listen, "--www", www]
+    server = Process("files", split.link.gateway.command(serve), tmp_path)
+    config = split.init(
+        f"http3-{mode}",
+        f'listen = "{FIRST}"\nmode = "{mode}"\nca = "{certificate}"\n'
+        f'next = {{ address = "{GATEWAY}:{FILES}", name = "perf.test" }}\n',
+    )
+    try:
+        server.wait_line("perf server on")
+        with split.proxy(config):
+            # In h3-parallel the second finds a server that is known.
+            for _ in range(2):
+                urls = [f"https://{FIRST}/{name}" for name in names]
+                argv: list[str | Path] = [sys.executable, AIOQUIC, "client", ca(config), kept, "h3", "1", *urls]
+                command = split.link.terminal.command(argv)
+                done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+                assert done.returncode == 0, done.stderr
+                for name in names:
+                    assert (kept / name).read_bytes() == (www / name).read_bytes()
+                    (kept / name).unlink()
+    finally:
+        server.stop()
 
 
 def test_two_proxies_in_a_row(split: Split) -> None:

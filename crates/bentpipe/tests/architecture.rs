@@ -65,7 +65,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "bentpipe-os",
-        &["bentpipe-units", "bentpipe-tunnel", "bentpipe-perf"],
+        &[
+            "bentpipe-units",
+            "bentpipe-quic",
+            "bentpipe-tunnel",
+            "bentpipe-perf",
+        ],
     ),
     (
         "bentpipe-emulator",

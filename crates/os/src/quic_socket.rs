@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
+use bentpipe_quic::batches::BatchingSocket;
 use noq::{AsyncUdpSocket, Runtime as _, TokioRuntime, UdpSender};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
@@ -59,6 +60,7 @@ pub fn bind_marked(
     grow_buffers(&socket);
     let received = Received::default();
     let inner = TokioRuntime.wrap_udp_socket(socket.into())?;
+    let inner = Box::new(BatchingSocket(inner));
     Ok((
         Box::new(Counting {
             inner,

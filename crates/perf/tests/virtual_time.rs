@@ -65,6 +65,19 @@ fn a_resumed_connection_has_its_first_byte_after_one_round_trip() {
 }
 
 #[test]
+fn a_server_that_gives_no_session_is_told() {
+    let error = refused(Ends {
+        resume: true,
+        tickets: false,
+        ..Ends::unpaced()
+    });
+    assert!(
+        error.contains("it gave nothing to resume from within"),
+        "{error}"
+    );
+}
+
+#[test]
 fn what_is_asked_for_arrives_and_both_ends_count_the_same() {
     let bytes = 3_000_001;
     let workload = Workload {
@@ -137,6 +150,18 @@ fn a_sender_tells_its_window_its_round_trip_and_its_losses() {
         .map(|interval| interval.senders[0].window_bytes)
         .collect();
     assert!(windows.iter().max() > windows.first());
+}
+
+#[test]
+fn marks_of_a_queue_are_told_and_are_no_losses() {
+    let measured = measure(
+        "rate = \"10 Mbit/s\"\nqueue.marking = { limit = \"3 MB\", above = \"100 kB\" }",
+        Ends::default(),
+        Workload::download(Amount::Bytes(Bytes::new(8 << 20))),
+    );
+    let sender = &measured.server[0].connections[0].sender;
+    assert!(sender.congestion_marks > Some(0));
+    assert_eq!(sender.lost_packets, Some(0));
 }
 
 #[test]

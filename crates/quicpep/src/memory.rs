@@ -5,6 +5,8 @@
 //! has two of each. Each may be as large as its side asks for, but no larger than an equal
 //! share of the memory; shares change in powers of two, so that a new pair seldom changes the
 //! others'.
+//!
+//! An eighth is not handed out as windows: what lies in them needs more room than its bytes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,13 +18,19 @@ use crate::transport::{LEAST, Side};
 /// Windows of a pair.
 const WINDOWS: u64 = 4;
 
+/// The bytes of `total` that windows may have together.
+fn for_windows(total: u64) -> u64 {
+    total - total / 8
+}
+
 /// The memory of one proxy. Clones are the same.
 #[derive(Debug, Clone)]
 pub struct Memory(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    total: u64,
+    /// What all windows may hold, bytes.
+    windows: u64,
     state: Mutex<State>,
 }
 
@@ -48,14 +56,14 @@ impl Memory {
     /// A memory of `total` bytes.
     pub fn new(total: u64) -> Self {
         Self(Arc::new(Shared {
-            total,
+            windows: for_windows(total),
             state: Mutex::default(),
         }))
     }
 
-    /// How many pairs of connections have room, with the least share each.
+    /// How many pairs of connections have room: each window has half of what it begins with, at least.
     pub fn room(&self) -> usize {
-        usize::try_from(self.0.total / (WINDOWS * LEAST)).unwrap_or(usize::MAX)
+        usize::try_from(self.0.windows / (WINDOWS * LEAST)).unwrap_or(usize::MAX)
     }
 
     /// Gives two connections that are joined their part.
@@ -82,7 +90,7 @@ impl Memory {
     }
 
     fn share(&self, pairs: usize) -> u64 {
-        self.0.total / WINDOWS / pairs.next_power_of_two() as u64
+        self.0.windows / WINDOWS / pairs.next_power_of_two() as u64
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -116,6 +124,23 @@ impl Pair {
             let window = VarInt::from_u64(share.min(*receive)).unwrap_or(VarInt::MAX);
             connection.set_receive_window(window);
             connection.set_send_window(share.min(*send));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn five_hundred_pairs_have_room_in_256_mib_and_leave_an_eighth() {
+        const TOTAL: u64 = 256 << 20;
+        let memory = Memory::new(TOTAL);
+        let room = memory.room();
+        assert!(room >= 500, "{room}");
+        for pairs in 1..=room {
+            let held = WINDOWS * memory.share(pairs) * pairs as u64;
+            assert!(held <= TOTAL / 8 * 7, "{pairs} pairs: {held}");
         }
     }
 }

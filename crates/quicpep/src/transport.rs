@@ -24,7 +24,7 @@ const SMALLEST_STREAM: u64 = 256 * 1024;
 /// others feel it.
 const STREAMS_PER_CONNECTION: u64 = 8;
 /// What a connection may hold of either kind before it has its part of the memory, bytes.
-pub(crate) const LEAST: u64 = 128 * 1024;
+pub(crate) const LEAST: u64 = 96 * 1024;
 /// Datagrams that wait to be read or sent, bytes.
 const DATAGRAMS: usize = 1 << 20;
 

@@ -61,7 +61,8 @@ fn clients_that_do_not_read_make_it_hold_no_more_than_its_memory() {
         tokio::time::sleep(Duration::from_secs(10)).await;
         let later = held(&pairs);
         println!("16 clients: {first} bytes held, later {later}, of {MEMORY}");
-        assert!(later <= MEMORY, "{later} bytes");
+        // An eighth is for what it takes to hold them.
+        assert!(later <= MEMORY / 8 * 7, "{later} bytes");
         assert!(later >= MEMORY / 8, "{later} bytes: nothing is held");
         assert_eq!(proxy.open(), 16);
         for (client, _) in &pairs {

@@ -107,7 +107,7 @@ impl QuicPep {
         }
         if self.memory.as_u64() < 1 << 20 {
             return Err(format!(
-                "memory = \"{}\": give at least \"1 MiB\"; a connection needs 512 KiB",
+                "memory = \"{}\": give at least \"1 MiB\"; a connection needs 440 KiB",
                 self.memory
             ));
         }

@@ -22,6 +22,7 @@ use bentpipe_perf::report::Report;
 use bentpipe_perf::server::Service;
 use bentpipe_perf::tls::{self, Credentials, Trust};
 use bentpipe_perf::workload::Workload;
+use bentpipe_quic::version2;
 use bentpipe_units::Span;
 use bentpipe_vnet::clock::virtual_time;
 use bentpipe_vnet::network::Network;
@@ -47,6 +48,8 @@ pub struct Ends {
     pub lie: i64,
     pub wrong_key: bool,
     pub protocol: &'static [u8],
+    /// Whether the server gives something to resume from.
+    pub tickets: bool,
     /// Files that are fetched instead of the workload, and the protocol for that.
     pub files: Option<(Application, Vec<http::Uri>)>,
 }
@@ -62,6 +65,7 @@ impl Default for Ends {
             lie: 0,
             wrong_key: false,
             protocol: ALPN,
+            tickets: true,
             files: None,
         }
     }
@@ -89,10 +93,14 @@ pub struct Measured {
     pub server: Vec<Report>,
 }
 
-/// A link whose directions are as `direction` says.
+/// A link whose directions are as `direction` says, with a queue of 1500 kB if it says nothing of one.
 fn link(direction: &str) -> Scenario {
+    let queue = match direction.contains("queue") {
+        true => "",
+        false => "queue = \"1500 kB\"",
+    };
     let text = format!(
-        "name = \"test\"\n[forward]\ndelay = \"300 ms\"\nqueue = \"1500 kB\"\n{direction}\n[return]\ndelay = \"300 ms\"\nqueue = \"1500 kB\"\n{direction}\n"
+        "name = \"test\"\n[forward]\ndelay = \"300 ms\"\n{queue}\n{direction}\n[return]\ndelay = \"300 ms\"\n{queue}\n{direction}\n"
     );
     Scenario::parse(&text).expect("a scenario")
 }
@@ -115,6 +123,20 @@ pub fn refused(ends: Ends) -> String {
     client.expect_err("there is nothing to measure").to_string()
 }
 
+fn without_tickets(credentials: Credentials, protocol: &[u8]) -> Arc<version2::keys::Server> {
+    let mut tls = rustls::ServerConfig::builder_with_provider(Arc::new(
+        rustls::crypto::ring::default_provider(),
+    ))
+    .with_protocol_versions(&[&rustls::version::TLS13])
+    .expect("the provider has TLS 1.3")
+    .with_no_client_auth()
+    .with_single_cert(credentials.chain, credentials.key)
+    .expect("a certificate and its key");
+    tls.alpn_protocols = vec![protocol.to_vec()];
+    tls.send_tls13_tickets = 0;
+    Arc::new(version2::keys::Server::new(Arc::new(tls)).expect("AES-128-GCM"))
+}
+
 fn run(
     direction: &str,
     ends: Ends,
@@ -134,7 +156,10 @@ fn run(
             true => other.fingerprint(),
             false => credentials.fingerprint(),
         };
-        let tls = tls::server(credentials, &[ends.protocol], None).expect("TLS");
+        let tls: Arc<dyn noq_proto::crypto::ServerConfig> = match ends.tickets {
+            true => tls::server(credentials, &[ends.protocol], None).expect("TLS"),
+            false => without_tickets(credentials, ends.protocol),
+        };
         let mut config = noq::ServerConfig::with_crypto(tls);
         config.transport_config(Arc::new(ends.server.transport(PathMemory::default())));
         let socket = network.gateway(address);
