@@ -13,9 +13,26 @@ use socket2::{Domain, Protocol, Socket, Type};
 const UDP: u8 = 17;
 const TTL: u8 = 64;
 
+/// What an application is told.
+#[derive(Debug, Clone, Copy)]
+enum What {
+    Unreachable(Unreachable),
+    /// With how long packets may be, bytes.
+    TooBig(u16),
+}
+
 /// Tells the application at `client` that its `peer` cannot be reached, from the peer's
 /// address. Needs CAP_NET_RAW.
 pub fn tell(client: SocketAddr, peer: SocketAddr, what: Unreachable) -> io::Result<()> {
+    send(client, peer, What::Unreachable(what))
+}
+
+/// Tells it that a datagram was too long, and that packets of up to `mtu` bytes reach the peer.
+pub fn tell_too_big(client: SocketAddr, peer: SocketAddr, mtu: u16) -> io::Result<()> {
+    send(client, peer, What::TooBig(mtu))
+}
+
+fn send(client: SocketAddr, peer: SocketAddr, what: What) -> io::Result<()> {
     let (message, domain, protocol) = match (client.ip(), peer.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => (
             about_v4((from, client.port()), (to, peer.port()), what),
@@ -39,18 +56,20 @@ pub fn tell(client: SocketAddr, peer: SocketAddr, what: Unreachable) -> io::Resu
     Ok(())
 }
 
-/// Destination Unreachable (RFC 792; code 13 is of RFC 1812, section 5.2.7.1).
+/// Destination Unreachable (RFC 792; code 13 is of RFC 1812, section 5.2.7.1, and the MTU of
+/// RFC 1191, section 4).
 fn about_v4(
     (from, source): (Ipv4Addr, u16),
     (to, destination): (Ipv4Addr, u16),
-    what: Unreachable,
+    what: What,
 ) -> Vec<u8> {
-    let code = match what {
-        Unreachable::Host => 1,
-        Unreachable::Port => 3,
-        Unreachable::Prohibited => 13,
+    let (code, [high, low]) = match what {
+        What::Unreachable(Unreachable::Host) => (1, [0; 2]),
+        What::Unreachable(Unreachable::Port) => (3, [0; 2]),
+        What::TooBig(mtu) => (4, mtu.to_be_bytes()),
+        What::Unreachable(Unreachable::Prohibited) => (13, [0; 2]),
     };
-    let mut message = vec![3, code, 0, 0, 0, 0, 0, 0];
+    let mut message = vec![3, code, 0, 0, 0, 0, high, low];
     let mut header = vec![0x45, 0, 0, 28, 0, 0, 0x40, 0, TTL, UDP, 0, 0];
     header.extend(from.octets());
     header.extend(to.octets());
@@ -63,18 +82,20 @@ fn about_v4(
     message
 }
 
-/// Destination Unreachable (RFC 4443, section 3.1); the kernel enters its checksum.
+/// Destination Unreachable or Packet Too Big (RFC 4443, sections 3.1 and 3.2); the kernel enters its
+/// checksum.
 fn about_v6(
     (from, source): (Ipv6Addr, u16),
     (to, destination): (Ipv6Addr, u16),
-    what: Unreachable,
+    what: What,
 ) -> Vec<u8> {
-    let code = match what {
-        Unreachable::Prohibited => 1,
-        Unreachable::Host => 3,
-        Unreachable::Port => 4,
+    let (kind, code, [high, low]) = match what {
+        What::Unreachable(Unreachable::Prohibited) => (1, 1, [0; 2]),
+        What::Unreachable(Unreachable::Host) => (1, 3, [0; 2]),
+        What::Unreachable(Unreachable::Port) => (1, 4, [0; 2]),
+        What::TooBig(mtu) => (2, 0, mtu.to_be_bytes()),
     };
-    let mut message = vec![1, code, 0, 0, 0, 0, 0, 0];
+    let mut message = vec![kind, code, 0, 0, 0, 0, high, low];
     message.extend([0x60, 0, 0, 0, 0, 8, UDP, TTL]);
     message.extend(from.octets());
     message.extend(to.octets());
@@ -105,9 +126,11 @@ mod tests {
     #[test]
     fn a_message_sums_up_to_nothing() {
         let of = |last: u8| Ipv4Addr::new(192, 0, 2, last);
-        let message = about_v4((of(1), 5000), (of(2), 53), Unreachable::Port);
-        assert_eq!(message.len(), 36);
-        assert_eq!(checksum(&message), [0, 0]);
-        assert_eq!(checksum(&message[8..28]), [0, 0], "the quoted header");
+        for what in [What::Unreachable(Unreachable::Port), What::TooBig(1400)] {
+            let message = about_v4((of(1), 5000), (of(2), 53), what);
+            assert_eq!(message.len(), 36);
+            assert_eq!(checksum(&message), [0, 0]);
+            assert_eq!(checksum(&message[8..28]), [0, 0], "the quoted header");
+        }
     }
 }

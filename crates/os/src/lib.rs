@@ -35,6 +35,7 @@ pub mod tcp_options;
 pub mod tcp_info;
 pub mod tcp_measured;
 pub mod udp;
+mod datagram;
 mod icmp;
 pub mod resolver;
 pub mod machine;

@@ -16,6 +16,7 @@
 //! Who may talk to whom is settled by [`identity`]; windows and controller by
 //! [`transport`]; what a session learns of its path is kept in [`paths`].
 
+pub mod marking;
 pub mod sockets;
 pub mod target;
 pub mod identity;

@@ -9,6 +9,8 @@ use std::task::{Context, Poll};
 use hickory_proto::op::Message;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::marking::Marking;
+
 /// A connected byte stream: the local side of a flow.
 ///
 /// Dropping it aborts the connection (RST for TCP), so that whatever goes wrong,
@@ -28,15 +30,33 @@ pub trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
 /// What others than the peer send does not arrive. Errors are those that ICMP tells of the
 /// peer; what concerns one datagram alone, such as its length, is none.
 pub trait DatagramSocket: Send + Sync + 'static {
-    /// Receives one datagram.
+    /// Receives one datagram, marked as far as the machine tells.
     fn poll_receive(
         &self,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>>;
+    ) -> Poll<io::Result<Marking>>;
 
     /// Sends one datagram.
-    fn poll_send(&self, context: &mut Context<'_>, datagram: &[u8]) -> Poll<io::Result<()>>;
+    fn poll_send(
+        &self,
+        context: &mut Context<'_>,
+        datagram: &[u8],
+        marking: Marking,
+    ) -> Poll<io::Result<()>>;
+
+    /// Resolves when a datagram that must not be cut did not go out because it was too long: IP
+    /// packets of how many bytes would have reached the peer.
+    fn poll_too_long(&self, context: &mut Context<'_>) -> Poll<u16> {
+        let _ = context;
+        Poll::Pending
+    }
+
+    /// Tells the peer that what it sends reaches the other end in IP packets of up to `mtu` bytes,
+    /// where there is a way to tell it.
+    fn tell_path_mtu(&self, mtu: u16) {
+        let _ = mtu;
+    }
 
     /// Resolves when an error is known, also while nothing is sent or received.
     fn failure(&self) -> impl Future<Output = io::Error> + Send;

@@ -79,6 +79,27 @@ fn the_first_answer_takes_one_round_trip() {
 }
 
 #[test]
+fn a_connection_that_says_nothing_for_an_hour_works_afterwards() {
+    in_virtual_time(async |clock| {
+        let (world, mut origin) = warm_world(&clock).await;
+        let mut application = world.connect(ORIGIN);
+        application.write_all(b"before").await.unwrap();
+        let mut served = accept(&mut origin).await;
+        let mut word = [0; 6];
+        served.read_exact(&mut word).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        let begin = now();
+        application.write_all(b"later?").await.unwrap();
+        served.read_exact(&mut word).await.unwrap();
+        assert_eq!(&word, b"later?");
+        served.write_all(b"later!").await.unwrap();
+        application.read_exact(&mut word).await.unwrap();
+        assert_eq!(&word, b"later!");
+        assert!(begin.elapsed() <= Duration::from_millis(510));
+    });
+}
+
+#[test]
 fn the_application_ends_first_and_still_hears_the_answer() {
     in_virtual_time(async |clock| {
         let (world, mut origin) = warm_world(&clock).await;

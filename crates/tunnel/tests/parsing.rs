@@ -11,11 +11,12 @@ use bentpipe_tunnel::wire::capsule::{self, Reader};
 use bentpipe_tunnel::wire::connect_ip::{
     self, ADDRESS_ASSIGN, ADDRESS_REQUEST, ROUTE_ADVERTISEMENT,
 };
+use bentpipe_tunnel::wire::contexts::{Agreed, Contexts};
 use bentpipe_tunnel::wire::proxy_status::Refusal;
 use bentpipe_tunnel::wire::request::Request;
-use bentpipe_tunnel::wire::{connect, connect_udp, datagram};
+use bentpipe_tunnel::wire::{connect, connect_udp, datagram, path_mtu};
 use bytes::Bytes;
-use http::{HeaderValue, Response};
+use http::{HeaderMap, HeaderValue, Response};
 use proptest::prelude::*;
 
 proptest! {
@@ -124,6 +125,16 @@ proptest! {
             packet[at] = byte;
         }
         read_packet(&packet);
+    }
+
+    #[test]
+    fn no_field_of_contexts_panics(ecn in "[0-9(), .;a-]{0,60}", whole in "[0-9(), .;a-]{0,20}", content in prop::collection::vec(any::<u8>(), 0..20)) {
+        let mut headers = HeaderMap::new();
+        headers.insert("ecn-dscp-context-id", ecn.parse().unwrap());
+        headers.insert("bentpipe-df-context-id", whole.parse().unwrap());
+        let contexts = Contexts::of_gateway(Agreed::of_request(&headers));
+        let _ = contexts.read(content.clone().into());
+        let _ = path_mtu::read(&content);
     }
 
     #[test]

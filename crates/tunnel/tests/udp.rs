@@ -5,8 +5,10 @@ mod support;
 use std::time::Duration;
 
 use bentpipe_link::Scenario;
+use bentpipe_tunnel::marking::Marking;
 use bentpipe_tunnel::terminal::Unreachable;
 use bentpipe_tunnel::transport::MAX_UDP_FLOWS;
+use noq_proto::EcnCodepoint;
 use support::{Setup, in_virtual_time, now, outage_from};
 use tokio::time::{sleep, timeout};
 
@@ -47,6 +49,72 @@ fn datagrams_of_any_size_go_both_ways_whole() {
         }
         back.sort_unstable();
         assert_eq!(back, sizes);
+    });
+}
+
+#[test]
+fn markings_go_both_ways_from_the_first_answer_of_a_session_on() {
+    in_virtual_time(async |clock| {
+        let world = Setup::default().start(&clock);
+        let mut sockets = world.internet.serve_udp(PEER);
+        world.warm().await;
+        let marked = |bits, dont_fragment| Marking {
+            ecn: EcnCodepoint::from_bits(bits),
+            dont_fragment,
+        };
+        let (first, _carried) = world.connect_udp(1, PEER);
+        first.send_marked(b"nothing is agreed yet", marked(2, true));
+        let peer = sockets.recv().await.unwrap();
+        let (_, seen) = peer.receive_marked().await.unwrap();
+        assert_eq!(seen, Marking::default());
+        peer.send(b"an answer");
+        first.receive().await.unwrap();
+        // Also with the request of a flow that begins later.
+        let (second, _carried) = world.connect_udp(1, PEER);
+        second.send_marked(b"first", marked(1, true));
+        let other = sockets.recv().await.unwrap();
+        let (_, seen) = other.receive_marked().await.unwrap();
+        assert_eq!(seen, marked(1, true));
+        for (application, peer) in [(&first, &peer), (&second, &other)] {
+            for bits in 0..4 {
+                for (dont_fragment, size) in [(false, 1200), (true, 1200), (true, 9000)] {
+                    application.send_marked(&vec![7; size], marked(bits, dont_fragment));
+                    let (datagram, seen) = peer.receive_marked().await.unwrap();
+                    assert_eq!((datagram.len(), seen), (size, marked(bits, dont_fragment)));
+                    peer.send_marked(&datagram, marked(bits, dont_fragment));
+                    let (_, seen) = application.receive_marked().await.unwrap();
+                    assert_eq!(seen, marked(bits, false));
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn who_sends_what_is_too_long_for_the_path_behind_the_gateway_is_told() {
+    in_virtual_time(async |clock| {
+        let world = Setup::default().start(&clock);
+        let mut sockets = world.internet.serve_udp(PEER);
+        world.warm().await;
+        let (application, _carried) = world.connect_udp(1, PEER);
+        application.send(b"hello");
+        let peer = sockets.recv().await.unwrap();
+        peer.send(&peer.receive().await.unwrap());
+        application.receive().await.unwrap();
+        peer.limit(1372);
+        let whole = Marking {
+            dont_fragment: true,
+            ..Marking::default()
+        };
+        application.send_marked(&[1; 1373], whole);
+        application.send_marked(&[2; 1372], whole);
+        application.send(&[3; 1373]);
+        for what in [2, 3] {
+            let came = timeout(PATIENCE, peer.receive()).await.unwrap().unwrap();
+            assert_eq!(came[0], what);
+        }
+        tokio::time::sleep(ONE_WAY + Duration::from_millis(10)).await;
+        assert_eq!(application.told(), [1400]);
     });
 }
 

@@ -9,6 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bentpipe_tunnel::marking::Marking;
 use bentpipe_tunnel::sockets::DatagramSocket as _;
 use bentpipe_tunnel::terminal::dns::{Over, Resolver};
 use ipnet::IpNet;
@@ -114,7 +115,7 @@ pub async fn serve_datagrams(socket: UdpFlow, host: IpAddr, resolver: Resolver) 
         let mut question = ReadBuf::new(&mut room);
         let received = poll_fn(|context| socket.poll_receive(context, &mut question));
         // An error is of a reply that did not arrive.
-        let Ok(Ok(())) = tokio::time::timeout(NEXT, received).await else {
+        let Ok(Ok(_)) = tokio::time::timeout(NEXT, received).await else {
             return;
         };
         let Ok(place) = places.clone().try_acquire_owned() else {
@@ -125,7 +126,8 @@ pub async fn serve_datagrams(socket: UdpFlow, host: IpAddr, resolver: Resolver) 
         tokio::spawn(async move {
             let _place = place;
             if let Some(reply) = resolver.reply(host, &question, Over::Udp).await
-                && let Err(error) = poll_fn(|context| socket.poll_send(context, &reply)).await
+                && let Err(error) =
+                    poll_fn(|context| socket.poll_send(context, &reply, Marking::default())).await
             {
                 tracing::debug!(%host, "reply not sent: {error}");
             }

@@ -19,7 +19,7 @@ use ipnet::IpNet;
 use super::held::refused;
 use super::tun::{self, Tun};
 use super::{ApplicationQuic, Capture, Fail, OtherProtocols, Protocols};
-use crate::dns;
+use crate::{datagram, dns};
 
 /// Packets of TCP other than a connection's first.
 const NOT_FIRST: &str = "tcp flags & (fin | syn | rst | ack) != syn";
@@ -101,6 +101,7 @@ impl Ruleset<'_> {
         text.push_str("goto decide\n}\n");
         text.push_str(&self.decide());
         text.push_str(&self.take());
+        text.push_str(&self.marks());
         if self.holds {
             text.push_str(&self.held());
         }
@@ -202,6 +203,19 @@ impl Ruleset<'_> {
         text.push_str(self.without_listener());
         text.push_str("}\n");
         text
+    }
+
+    /// Tells the listeners of DF, which the kernel does not: when packets come in, after all rules that
+    /// go by their mark.
+    fn marks(&self) -> String {
+        let mark = self.mark;
+        format!(
+            "chain marks {{\n\
+             type filter hook input priority 300; policy accept;\n\
+             meta mark {mark:#x} meta l4proto udp ip frag-off & 0x4000 != 0 meta mark set {:#x}\n\
+             }}\n",
+            mark | datagram::DONT_FRAGMENT
+        )
     }
 
     /// What this machine sends itself and routes to the interface: it takes the way through

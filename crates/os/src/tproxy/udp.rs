@@ -6,22 +6,22 @@
 //! there (nft_tproxy looks for connected sockets first): the listener sees no more of it.
 
 use std::collections::BTreeMap;
-use std::io::{self, IoSliceMut};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsRawFd as _;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bentpipe_tunnel::target::Target;
 use bentpipe_tunnel::terminal::dns::Resolver;
 use bentpipe_tunnel::terminal::quic_choice::HTTPS;
 use bentpipe_tunnel::terminal::{Terminal, Unreachable};
-use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::{Semaphore, mpsc};
 
 use super::TransparentError;
-use crate::udp::UdpFlow;
+use crate::datagram::{self, Received};
+use crate::udp::{Datagram, UdpFlow};
 use crate::{dns, icmp, socket_option};
 
 /// What the kernel holds of first datagrams that have not been read, bytes.
@@ -47,6 +47,8 @@ pub(super) fn listen(address: SocketAddr) -> Result<UdpSocket, TransparentError>
             socket.set_ip_transparent_v4(true)?;
             socket_option::set(&socket, libc::SOL_IP, libc::IP_RECVORIGDSTADDR, 1)?;
         }
+        datagram::want_markings(&socket, address.is_ipv6());
+        datagram::want_dont_fragment(&socket, address.is_ipv6());
         // The kernel grants what net.core.rmem_max allows; that is never an error.
         let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
         socket.bind(&address.into())?;
@@ -56,7 +58,7 @@ pub(super) fn listen(address: SocketAddr) -> Result<UdpSocket, TransparentError>
 }
 
 /// What gives datagrams to a flow, by application and destination.
-type Open = BTreeMap<(SocketAddr, SocketAddr), mpsc::Sender<Vec<u8>>>;
+type Open = BTreeMap<(SocketAddr, SocketAddr), mpsc::Sender<Datagram>>;
 
 /// The flows whose first datagram came to a listener, by application and destination.
 #[derive(Debug, Clone, Default)]
@@ -80,12 +82,21 @@ pub async fn carry(listener: UdpSocket, resolver: Option<Resolver>, terminal: Te
     let mut buffer = vec![0; LONGEST];
     loop {
         let received = listener
-            .async_io(Interest::READABLE, || receive(&listener, &mut buffer))
+            .async_io(Interest::READABLE, || {
+                datagram::receive(&listener, &mut buffer)
+            })
             .await;
         match received {
-            Ok((length, client, destination)) => {
-                begin(&flows, &to, client, destination, &buffer[..length]);
+            Ok(Received {
+                length,
+                from: Some(client),
+                destination: Some(destination),
+                marking,
+            }) if client.port() != 0 && destination.port() != 0 => {
+                let datagram = Box::new((buffer[..length].to_vec(), marking));
+                begin(&flows, &to, client, destination, datagram);
             }
+            Ok(_) => tracing::debug!("a datagram without its destination"),
             // An ICMP error about one of the answers, or a moment without memory.
             Err(error) => tracing::debug!("no datagram can be received: {error}"),
         }
@@ -105,13 +116,13 @@ fn begin(
     to: &Carriers,
     client: SocketAddr,
     destination: SocketAddr,
-    datagram: &[u8],
+    datagram: Datagram,
 ) {
     let key = (client, destination);
     let mut open = flows.lock();
     if let Some(flow) = open.get(&key) {
         // The flow's socket came a moment later than this; a full one has enough.
-        let _ = flow.try_send(datagram.to_vec());
+        let _ = flow.try_send(datagram);
         return;
     }
     if destination.port() == HTTPS
@@ -139,7 +150,7 @@ fn begin(
             return;
         }
     };
-    let _ = give.try_send(datagram.to_vec());
+    let _ = give.try_send(datagram);
     open.insert(key, give);
     drop(open);
     let flows = flows.clone();
@@ -164,64 +175,4 @@ fn begin(
             tracing::debug!(%client, %destination, "not told by ICMP: {error}");
         }
     });
-}
-
-/// Receives one datagram: its length, where it came from, and where it was sent to.
-fn receive(listener: &UdpSocket, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr, SocketAddr)> {
-    /// Room for one original destination of either family, aligned as cmsghdr is.
-    #[repr(align(8))]
-    struct Control([u8; 128]);
-    let mut control = Control([0; 128]);
-    let mut part = IoSliceMut::new(buffer);
-    let mut name = SockAddrStorage::zeroed();
-    // SAFETY: zero is a valid value of every field.
-    #[expect(unsafe_code, reason = "no library reads IP_ORIGDSTADDR")]
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_name = (&raw mut name).cast();
-    message.msg_namelen = name.size_of();
-    message.msg_iov = (&raw mut part).cast();
-    message.msg_iovlen = 1;
-    message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = control.0.len();
-    // SAFETY: the message points to memory that is writable for the length of the call;
-    // IoSliceMut has the layout of iovec.
-    #[expect(unsafe_code, reason = "no library reads IP_ORIGDSTADDR")]
-    let received = unsafe { libc::recvmsg(listener.as_raw_fd(), &raw mut message, 0) };
-    let length = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
-    let mut destination = None;
-    // SAFETY: the kernel has filled the message's control part, which these walk as
-    // cmsg(3) says; the address behind each header is copied out unaligned.
-    #[expect(unsafe_code, reason = "no library reads IP_ORIGDSTADDR")]
-    unsafe {
-        let mut header = libc::CMSG_FIRSTHDR(&raw const message);
-        while let Some(found) = header.as_ref() {
-            match (found.cmsg_level, found.cmsg_type) {
-                (libc::SOL_IP, libc::IP_ORIGDSTADDR) => {
-                    let address: libc::sockaddr_in = libc::CMSG_DATA(header)
-                        .cast::<libc::sockaddr_in>()
-                        .read_unaligned();
-                    let ip = Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr));
-                    destination = Some(SocketAddr::from((ip, u16::from_be(address.sin_port))));
-                }
-                (libc::SOL_IPV6, libc::IPV6_ORIGDSTADDR) => {
-                    let address: libc::sockaddr_in6 = libc::CMSG_DATA(header)
-                        .cast::<libc::sockaddr_in6>()
-                        .read_unaligned();
-                    let ip = Ipv6Addr::from(address.sin6_addr.s6_addr);
-                    destination = Some(SocketAddr::from((ip, u16::from_be(address.sin6_port))));
-                }
-                _ => {}
-            }
-            header = libc::CMSG_NXTHDR(&raw const message, header);
-        }
-    }
-    // SAFETY: the kernel has written an address of this length.
-    #[expect(unsafe_code, reason = "no library reads IP_ORIGDSTADDR")]
-    let client = unsafe { SockAddr::new(name, message.msg_namelen) };
-    match (client.as_socket(), destination) {
-        (Some(client), Some(destination)) if client.port() != 0 && destination.port() != 0 => {
-            Ok((length, client, destination))
-        }
-        _ => Err(io::Error::other("a datagram without its destination")),
-    }
 }

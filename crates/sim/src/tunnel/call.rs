@@ -6,6 +6,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 
+use bentpipe_tunnel::marking::Marking;
 use bentpipe_tunnel::sockets::DatagramSocket;
 use bentpipe_units::{Span, Time};
 use bentpipe_vnet::clock::{Clock, Timer};
@@ -50,7 +51,7 @@ impl DatagramSocket for Caller {
         &self,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    ) -> Poll<io::Result<Marking>> {
         loop {
             let now = self.clock.now();
             let mut progress = lock(&self.progress);
@@ -64,7 +65,7 @@ impl DatagramSocket for Caller {
                 progress.datagrams += 1;
                 buffer.put_slice(&number.to_be_bytes());
                 buffer.put_slice(&vec![0; self.call.size - size_of::<u64>()]);
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(Ok(Marking::default()));
             }
             drop(progress);
             self.timer.set(Some(due));
@@ -72,7 +73,12 @@ impl DatagramSocket for Caller {
         }
     }
 
-    fn poll_send(&self, _context: &mut Context<'_>, datagram: &[u8]) -> Poll<io::Result<()>> {
+    fn poll_send(
+        &self,
+        _context: &mut Context<'_>,
+        datagram: &[u8],
+        _marking: Marking,
+    ) -> Poll<io::Result<()>> {
         let now = self.clock.now();
         let mut progress = lock(&self.progress);
         let number = datagram.first_chunk().copied().map(u64::from_be_bytes);
@@ -129,7 +135,7 @@ impl DatagramSocket for Echo {
         &self,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    ) -> Poll<io::Result<Marking>> {
         loop {
             let mut state = self.lock();
             let Some((due, _)) = state.datagrams.front() else {
@@ -140,7 +146,7 @@ impl DatagramSocket for Echo {
                 if let Some((_, datagram)) = state.datagrams.pop_front() {
                     buffer.put_slice(&datagram);
                 }
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(Ok(Marking::default()));
             }
             self.timer.set(Some(*due));
             drop(state);
@@ -148,7 +154,12 @@ impl DatagramSocket for Echo {
         }
     }
 
-    fn poll_send(&self, _context: &mut Context<'_>, datagram: &[u8]) -> Poll<io::Result<()>> {
+    fn poll_send(
+        &self,
+        _context: &mut Context<'_>,
+        datagram: &[u8],
+        _marking: Marking,
+    ) -> Poll<io::Result<()>> {
         let mut state = self.lock();
         let back = self.clock.now() + self.ground_rtt;
         state.datagrams.push_back((back, datagram.to_vec()));

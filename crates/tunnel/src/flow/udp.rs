@@ -5,11 +5,14 @@
 //!
 //! - A datagram is one QUIC DATAGRAM frame; one that is too long for that is a capsule on
 //!   the request's stream, behind which what follows waits. None is cut or joined.
+//! - ECN and DF are kept as far as both ends know contexts for them. A datagram that must not be cut and
+//!   is too long for the path behind an end is dropped, and the other end is told by a capsule.
 //! - The flow ends when it has been idle, when the other end has ended its half of the
 //!   stream, or when the local socket fails.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bentpipe_quic::datagrams::FlowDatagrams;
@@ -22,7 +25,9 @@ use super::stream::{Down, Up};
 use super::transfer_time::Meter;
 use crate::sockets::DatagramSocket;
 use crate::wire::capsule::{self, MalformedCapsule};
-use crate::wire::datagram::{self, ContentError, LONGEST, UDP_PAYLOAD};
+use crate::wire::contexts::Contexts;
+use crate::wire::datagram::{ContentError, LONGEST, UDP_PAYLOAD};
+use crate::wire::path_mtu::{self, PATH_MTU};
 use crate::wire::proxy_status::Refusal;
 
 /// Datagrams that are taken from a socket before others have their turn.
@@ -101,8 +106,8 @@ impl Activity {
     }
 }
 
-/// Carries a flow between `socket` and a request: its `datagrams` and the stream made of
-/// `up` and `down`.
+/// Carries a flow between `socket` and a request: its `datagrams`, which `contexts` tells the
+/// markings of, and the stream made of `up` and `down`.
 ///
 /// `opened` is awaited before capsules are taken from `down`: the terminal reads the
 /// gateway's answer there, while datagrams already go both ways. `stopped` resolves when
@@ -111,7 +116,7 @@ impl Activity {
 /// Returns when the flow is over, with both halves of the stream as they are.
 pub async fn carry<U: Up, D: Down>(
     socket: &impl DatagramSocket,
-    datagrams: &FlowDatagrams,
+    (datagrams, contexts): (&FlowDatagrams, &Contexts),
     (up, down): (&mut U, &mut D),
     opened: impl AsyncFnOnce(&mut D) -> Result<(), FlowError>,
     stopped: impl Future<Output = ()> + Send,
@@ -121,7 +126,7 @@ pub async fn carry<U: Up, D: Down>(
     let upward = async {
         let mut burst = 0;
         loop {
-            let capsule = receive(socket, datagrams, activity).await?;
+            let capsule = receive(socket, (datagrams, contexts), activity).await?;
             if let Some(capsule) = capsule {
                 up.send(capsule).await?;
             }
@@ -134,16 +139,19 @@ pub async fn carry<U: Up, D: Down>(
     let beside_the_stream = async {
         loop {
             let content = datagrams.receive().await;
-            deliver(socket, content, activity, datagrams.drops()).await?;
+            deliver(socket, contexts, content, activity, datagrams.drops()).await?;
         }
     };
     let on_the_stream = async {
         opened(&mut *down).await?;
-        let mut capsules = capsule::Reader::default();
+        let mut capsules = capsule::Reader::taking(&[PATH_MTU]);
         while let Some(data) = down.receive().await? {
             capsules.take(&data);
-            while let Some(content) = capsules.next_datagram()? {
-                deliver(socket, content, activity, datagrams.drops()).await?;
+            while let Some((kind, content)) = capsules.next_capsule()? {
+                match kind {
+                    PATH_MTU => socket.tell_path_mtu(path_mtu::read(&content)?),
+                    _ => deliver(socket, contexts, content, activity, datagrams.drops()).await?,
+                }
             }
         }
         capsules.end()?;
@@ -181,10 +189,10 @@ async fn idled(limits: IdleLimits, activity: &Activity) {
 }
 
 /// Receives a datagram and sends it on; what does not fit into a packet is the capsule
-/// that is returned.
+/// that is returned, and so is what the other end is to be told.
 async fn receive(
     socket: &impl DatagramSocket,
-    datagrams: &FlowDatagrams,
+    (datagrams, contexts): (&FlowDatagrams, &Contexts),
     activity: &Activity,
 ) -> Result<Option<Bytes>, FlowError> {
     thread_local! {
@@ -195,9 +203,13 @@ async fn receive(
     std::future::poll_fn(|context| {
         CONTENT.with_borrow_mut(|content| {
             let mut payload = ReadBuf::new(&mut content[1..]);
-            std::task::ready!(socket.poll_receive(context, &mut payload))
-                .map_err(FlowError::Local)?;
+            let Poll::Ready(received) = socket.poll_receive(context, &mut payload) else {
+                let mtu = std::task::ready!(socket.poll_too_long(context));
+                return Poll::Ready(Ok(Some(path_mtu::capsule(mtu))));
+            };
+            let marking = received.map_err(FlowError::Local)?;
             let length = payload.filled().len();
+            content[0] = contexts.of(marking);
             activity.count_up(length);
             let content = &content[..1 + length];
             let sent = datagrams.send(content);
@@ -210,13 +222,14 @@ async fn receive(
 /// Sends a datagram's payload to the local peer.
 async fn deliver(
     socket: &impl DatagramSocket,
+    contexts: &Contexts,
     content: Bytes,
     activity: &Activity,
     drops: &Drops,
 ) -> Result<(), FlowError> {
-    let payload = match datagram::udp_payload(content) {
-        Ok(payload) => payload,
-        // Section 4: dropped, or kept for an agreement that is on its way; there are none.
+    let (marking, payload) = match contexts.read(content) {
+        Ok(read) => read,
+        // Section 4: dropped, or kept for an agreement that is on its way.
         Err(ContentError::UnknownContext(_)) => {
             drops.add(DropCause::UnknownContext, 1);
             return Ok(());
@@ -224,7 +237,7 @@ async fn deliver(
         Err(ContentError::Malformed) => return Err(FlowError::Malformed),
     };
     activity.count_down(payload.len());
-    let sent = std::future::poll_fn(|context| socket.poll_send(context, &payload)).await;
+    let sent = std::future::poll_fn(|context| socket.poll_send(context, &payload, marking)).await;
     sent.map_err(FlowError::Local)
 }
 

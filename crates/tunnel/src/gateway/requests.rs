@@ -210,8 +210,8 @@ impl<D: Dial> Requests<D> {
         host: u32,
     ) {
         match request {
-            Ok(Request::ConnectUdp(target)) if peer.role == PeerRole::Terminal => {
-                tokio::spawn(self.carry_udp(target, stream, peer, host));
+            Ok(Request::ConnectUdp(target, agreed)) if peer.role == PeerRole::Terminal => {
+                tokio::spawn(self.carry_udp((target, agreed), stream, peer, host));
             }
             Ok(Request::ConnectIp) if peer.role == PeerRole::Terminal => {
                 tokio::spawn(self.carry_ip(stream, peer, host));
@@ -303,7 +303,7 @@ impl<D: Dial> Requests<D> {
             (
                 Ok(
                     Request::Connect(_)
-                    | Request::ConnectUdp(_)
+                    | Request::ConnectUdp(..)
                     | Request::ConnectIp
                     | Request::Dns(_)
                     | Request::Renew(_)

@@ -16,6 +16,7 @@ use crate::flow::udp::{self, Activity, IdleLimits};
 use crate::sockets::Dial;
 use crate::target::Target;
 use crate::wire::connect_udp;
+use crate::wire::contexts::{Agreed, Contexts};
 use crate::wire::proxy_status::{ErrorKind, Refusal};
 
 /// Longer than the terminal's own limits, so that it is the terminal that ends a flow, and
@@ -32,15 +33,17 @@ impl<D: Dial> Requests<D> {
     /// Carries datagrams between `stream`, a request for the host with number `host`, and `target`.
     pub(super) async fn carry_udp(
         self: Arc<Self>,
-        target: Target,
+        (target, agreed): (Target, Option<Agreed>),
         stream: RequestStream,
         peer: Arc<Peer>,
         host: u32,
     ) {
+        let contexts = Contexts::of_gateway(agreed);
         // What arrives while the socket is opened is kept.
         let datagrams = peer.flows.datagrams.open(stream.send_id(), host.into());
         let stopped = peer.flows.stops.stopped(stream.send_id());
-        let Some(mut opened) = Box::pin(self.open_udp(&target, stream, &peer)).await else {
+        let Some(mut opened) = Box::pin(self.open_udp(&target, &contexts, stream, &peer)).await
+        else {
             return;
         };
         let _open = self.tally.open_udp();
@@ -48,7 +51,7 @@ impl<D: Dial> Requests<D> {
         let (mut up, mut down) = opened.halves;
         let result = udp::carry(
             &opened.socket,
-            &datagrams,
+            (&datagrams, &contexts),
             (&mut up, &mut down),
             async |_: &mut _| Ok(()),
             stopped,
@@ -82,6 +85,7 @@ impl<D: Dial> Requests<D> {
     async fn open_udp<'a>(
         &self,
         target: &Target,
+        contexts: &Contexts,
         mut stream: RequestStream,
         peer: &'a Peer,
     ) -> Option<Opened<'a, D::Datagrams>> {
@@ -105,7 +109,10 @@ impl<D: Dial> Requests<D> {
         match opened {
             Ok((place, usage, socket)) => {
                 // An error means that nobody is there to hear it.
-                stream.send_response(connect_udp::accepted()).await.ok()?;
+                stream
+                    .send_response(connect_udp::accepted_with(contexts))
+                    .await
+                    .ok()?;
                 Some(Opened {
                     _place: place,
                     usage,

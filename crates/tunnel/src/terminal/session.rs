@@ -18,6 +18,7 @@ use crate::identity::Fingerprint;
 use crate::paths::PathLease;
 use crate::session::{BidiStream, REPLACED, close, describe, path_summary, remote_address};
 use crate::target::Target;
+use crate::wire::contexts::Agreed;
 use crate::wire::notices::{Ask, Notices};
 use crate::wire::proxy_status::{ErrorKind, Refusal};
 use crate::wire::{
@@ -39,6 +40,8 @@ pub struct Session {
     forgotten: Arc<AtomicBool>,
     /// A question for notices is open, which is a stream and no flow.
     noticing: Arc<AtomicBool>,
+    /// What the contexts of datagrams mean, once the gateway has said so for a flow.
+    agreed: Arc<OnceLock<Agreed>>,
     /// This terminal's key in it.
     identity: Fingerprint,
     /// The gateway as it was asked for, the authority of requests.
@@ -88,6 +91,7 @@ impl Session {
             silent: Arc::new(watch::Sender::new(false)),
             forgotten: Arc::default(),
             noticing: Arc::default(),
+            agreed: Arc::default(),
             identity,
             gateway: Arc::new(gateway),
             token,
@@ -299,6 +303,11 @@ impl Session {
     /// What the session's flows share: windows, scheduler, the gateway's refusals to read on.
     pub(super) fn flows(&self) -> &Flows {
         &self.flows
+    }
+
+    /// What the contexts of datagrams mean in this session, for all flows.
+    pub(super) fn agreed(&self) -> &OnceLock<Agreed> {
+        &self.agreed
     }
 
     /// Figures of the session's QUIC connection.

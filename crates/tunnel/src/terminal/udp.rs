@@ -13,6 +13,7 @@ use crate::flow::udp::{self, Activity, IdleLimits};
 use crate::sockets::DatagramSocket;
 use crate::target::Target;
 use crate::transport::MAX_UDP_FLOWS;
+use crate::wire::contexts::Contexts;
 use crate::wire::proxy_status::{ErrorKind, Refusal};
 
 /// RFC 4787, section 4.3: a mapping lives for at least two minutes, better for five. The
@@ -97,12 +98,26 @@ impl Terminal {
         let datagrams = session.flows().datagrams.open(id, host.into());
         let stopped = session.flows().stops.stopped(id);
         let (mut up, mut down) = stream.split();
+        let contexts = Contexts::of_terminal(session.agreed().get().cloned());
         let opened = async |down: &mut DownStream| {
             let answer = answered(&session, down.recv_response()).await?;
-            Refusal::read(&answer).map_err(FlowError::Refused)
+            Refusal::read(&answer).map_err(FlowError::Refused)?;
+            if let Some(agreed) = contexts.agree(answer.headers()) {
+                session.agreed().get_or_init(|| agreed.clone());
+            }
+            Ok(())
         };
         let halves = (&mut up, &mut down);
-        let result = udp::carry(socket, &datagrams, halves, opened, stopped, IDLE, activity).await;
+        let result = udp::carry(
+            socket,
+            (&datagrams, &contexts),
+            halves,
+            opened,
+            stopped,
+            IDLE,
+            activity,
+        )
+        .await;
         match &result {
             // An error means that nobody is there to hear it.
             Ok(()) => drop(up.finish().await),

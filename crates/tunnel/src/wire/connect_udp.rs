@@ -3,11 +3,19 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
 
 use super::connect;
+use super::contexts::Contexts;
 use super::proxy_status::{self, ErrorKind, Refusal};
 use crate::target::{Host, Target};
 
 /// Where a target's host and port stand in the path: the default template (section 3.4).
 const PREFIX: &str = "/.well-known/masque/udp/";
+/// The answer that the request succeeds, with what the contexts of its datagrams mean.
+pub fn accepted_with(contexts: &Contexts) -> Response<()> {
+    let mut response = accepted();
+    contexts.answer(response.headers_mut());
+    response
+}
+
 /// Says that the stream carries capsules (RFC 9297, section 3.4).
 const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule-protocol");
 
@@ -30,6 +38,7 @@ pub fn request(gateway: &Target, target: &Target, host: u32) -> Request<()> {
     request.extensions_mut().insert(protocol);
     let headers = request.headers_mut();
     set_capsule_protocol(headers);
+    Contexts::offer(headers);
     connect::set_host(headers, host);
     request
 }
@@ -39,7 +48,7 @@ pub(super) fn set_capsule_protocol(headers: &mut HeaderMap) {
     headers.insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
 }
 
-/// The answer that the request succeeds, of CONNECT-IP too.
+/// The same of CONNECT-IP, whose datagrams have one context.
 pub fn accepted() -> Response<()> {
     let mut response = proxy_status::accepted();
     set_capsule_protocol(response.headers_mut());

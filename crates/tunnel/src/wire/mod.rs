@@ -2,6 +2,7 @@
 //!
 //! - [`connect`]: the request for a TCP connection
 //! - [`connect_udp`]: the request for UDP datagrams, carried as [`datagram`]s and [`capsule`]s
+//! - [`contexts`]: which of these tell of ECN and DF; [`path_mtu`]: that one was too long
 //! - [`connect_ip`]: the request for IP packets, carried so too
 //! - [`dns`]: a question of DNS
 //! - [`enrol`]: the requests to enrol a terminal, and to change its key
@@ -16,6 +17,8 @@ pub mod connect;
 pub mod datagram;
 pub mod capsule;
 pub mod connect_udp;
+pub mod contexts;
+pub mod path_mtu;
 pub mod connect_ip;
 pub mod dns;
 pub mod enrol;

@@ -3,6 +3,7 @@
 use bentpipe_quic::connect_headers::CONNECT_IP;
 use http::Method;
 
+use super::contexts::Agreed;
 use super::proxy_status::{ErrorKind, Refusal};
 use super::{connect, connect_ip, connect_udp, dns, enrol, notices};
 use crate::identity::Fingerprint;
@@ -13,8 +14,8 @@ use crate::target::Target;
 pub enum Request {
     /// A TCP connection to an origin.
     Connect(Target),
-    /// UDP datagrams to and from a peer.
-    ConnectUdp(Target),
+    /// UDP datagrams to and from a peer, and what their contexts mean.
+    ConnectUdp(Target, Option<Agreed>),
     /// IP packets to and from anywhere.
     ConnectIp,
     /// A question of DNS.
@@ -36,7 +37,8 @@ impl Request {
         };
         match request.extensions().get::<h3::ext::Protocol>() {
             Some(&h3::ext::Protocol::CONNECT_UDP) if request.method() == Method::CONNECT => {
-                return connect_udp::target(request).map(Self::ConnectUdp);
+                let agreed = Agreed::of_request(request.headers());
+                return connect_udp::target(request).map(|target| Self::ConnectUdp(target, agreed));
             }
             Some(&CONNECT_IP) if request.method() == Method::CONNECT => {
                 return connect_ip::check(request).map(|()| Self::ConnectIp);
@@ -78,9 +80,12 @@ mod tests {
                 Ok(Request::Connect(target.clone()))
             );
             let gateway = "192.0.2.1:4433".parse().unwrap();
+            let datagrams = connect_udp::request(&gateway, &target, 0);
+            let agreed = Agreed::of_request(datagrams.headers());
+            assert!(agreed.is_some());
             assert_eq!(
-                Request::read(&connect_udp::request(&gateway, &target, 0)),
-                Ok(Request::ConnectUdp(target))
+                Request::read(&datagrams),
+                Ok(Request::ConnectUdp(target, agreed))
             );
             assert_eq!(
                 Request::read(&connect_ip::request(&gateway, 0)),

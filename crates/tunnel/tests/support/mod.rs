@@ -46,7 +46,7 @@ pub use streams::{Stream, stream_pair};
 
 /// Where the gateway is, and the terminal.
 pub const GATEWAY: &str = "192.0.2.1:4433";
-const TERMINAL: &str = "192.0.2.2:50000";
+pub const TERMINAL: &str = "192.0.2.2:50000";
 
 /// Runs a test in virtual time.
 pub fn in_virtual_time<F: Future>(test: impl FnOnce(Clock) -> F) -> F::Output {
@@ -317,6 +317,11 @@ impl World {
         let stranger = "198.51.100.66:6666".parse().unwrap();
         let [terminal, gateway] = [TERMINAL, GATEWAY].map(|address| address.parse().unwrap());
         self.network.inject(terminal, stranger, gateway, payload);
+    }
+
+    /// A connector of another terminal's, on `endpoint`.
+    pub fn connector(&self, endpoint: noq::Endpoint) -> Connector<Internet> {
+        self.setup.connector(endpoint)
     }
 
     /// An application's connection through the tunnel to `target`.
