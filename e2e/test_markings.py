@@ -9,7 +9,7 @@ import pytest
 from bentpipe_lab.net.netns import Namespace
 from bentpipe_lab.net.topology import SERVER4, SERVER6, Topology
 from bentpipe_lab.systems.tunnel import Bentpipe, start_bentpipe
-from conversation import PATIENCE_S, eventually
+from conversation import eventually
 from datagrams import ask, connect_udp, open_socket, peer
 from test_udp import associate
 
