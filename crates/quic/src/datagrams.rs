@@ -213,11 +213,11 @@ impl FlowDatagrams {
     /// Sends a datagram with `content`, or lets it wait for its turn.
     pub fn send(&self, content: &[u8]) -> Result<(), TooLong> {
         let connection = &self.all.0.connection;
-        let quarter = self.id / 4;
-        let length = varint::length(quarter) + content.len();
-        if connection.max_datagram_size().is_none_or(|m| length > m) {
+        if content.len() > self.longest() {
             return Err(TooLong);
         }
+        let quarter = self.id / 4;
+        let length = varint::length(quarter) + content.len();
         let mut frame = BytesMut::with_capacity(length);
         varint::put(quarter, &mut frame);
         frame.extend_from_slice(content);
@@ -233,6 +233,12 @@ impl FlowDatagrams {
         self.drops().add(DropCause::SendQueueFull, dropped);
         self.all.0.waiting.notify_one();
         Ok(())
+    }
+
+    /// The longest content that fits into a packet of the path as it is now.
+    pub fn longest(&self) -> usize {
+        let frame = self.all.0.connection.max_datagram_size().unwrap_or(0);
+        frame.saturating_sub(varint::length(self.id / 4))
     }
 
     /// Where those are counted that are dropped.

@@ -12,6 +12,8 @@ pub enum DropCause {
     WaitedTooLong,
     /// The path became narrower while it waited.
     PathNarrowed,
+    /// It was QUIC's, which is never cut, and longer than the path takes.
+    PacketTooBig,
     /// It came faster than its flow's local side took it.
     ReceiveQueueFull,
     /// Its request was over, or had not come in time.
@@ -22,10 +24,11 @@ pub enum DropCause {
 
 impl DropCause {
     /// All causes.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::SendQueueFull,
         Self::WaitedTooLong,
         Self::PathNarrowed,
+        Self::PacketTooBig,
         Self::ReceiveQueueFull,
         Self::NoRequest,
         Self::UnknownContext,
@@ -37,6 +40,7 @@ impl DropCause {
             Self::SendQueueFull => "send_queue_full",
             Self::WaitedTooLong => "waited_too_long",
             Self::PathNarrowed => "path_narrowed",
+            Self::PacketTooBig => "packet_too_big",
             Self::ReceiveQueueFull => "receive_queue_full",
             Self::NoRequest => "no_request",
             Self::UnknownContext => "unknown_context",

@@ -14,6 +14,9 @@ pub struct Target {
     pub port: u16,
 }
 
+/// The port of HTTPS, over TLS and over QUIC.
+pub const HTTPS: u16 = 443;
+
 /// A machine, by address or by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Host {

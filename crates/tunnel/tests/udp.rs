@@ -9,10 +9,11 @@ use bentpipe_tunnel::marking::Marking;
 use bentpipe_tunnel::terminal::Unreachable;
 use bentpipe_tunnel::transport::MAX_UDP_FLOWS;
 use noq_proto::EcnCodepoint;
-use support::{Setup, in_virtual_time, now, outage_from};
+use support::{DatagramEnd, Setup, in_virtual_time, now, outage_from};
 use tokio::time::{sleep, timeout};
 
 const PEER: &str = "93.184.216.34:5004";
+const SERVER: &str = "93.184.216.34:443";
 
 /// On GEO, of which one way is 250 ms.
 const ONE_WAY: Duration = Duration::from_millis(250);
@@ -49,6 +50,43 @@ fn datagrams_of_any_size_go_both_ways_whole() {
         }
         back.sort_unstable();
         assert_eq!(back, sizes);
+    });
+}
+
+#[test]
+fn quic_finds_out_how_long_its_packets_may_be() {
+    in_virtual_time(async |clock| {
+        let world = Setup::default().start(&clock);
+        let mut sockets = world.internet.serve_udp(SERVER);
+        world.warm().await;
+        // Before the tunnel knows its own path, what every path has to carry does not get lost.
+        let (application, _carried) = world.connect_udp(1, SERVER);
+        application.send(&[7; 1200]);
+        let server = sockets.recv().await.unwrap();
+        assert_eq!(
+            timeout(PATIENCE, server.receive())
+                .await
+                .unwrap()
+                .unwrap()
+                .len(),
+            1200
+        );
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        // Of 1472 bytes between the tunnel's ends its own headers take less than 60.
+        let longest = async |from: &DatagramEnd, to: &DatagramEnd| {
+            for size in 1200..=1472 {
+                from.send(&vec![7; size]);
+            }
+            let mut longest = 0;
+            while let Ok(Some(datagram)) = timeout(Duration::from_secs(2), to.receive()).await {
+                longest = longest.max(datagram.len());
+            }
+            longest
+        };
+        let up = longest(&application, &server).await;
+        let down = longest(&server, &application).await;
+        assert!((1412..1440).contains(&up), "{up}");
+        assert!((1412..1440).contains(&down), "{down}");
     });
 }
 

@@ -4,7 +4,8 @@
 //! The rules, the same at both ends of the tunnel:
 //!
 //! - A datagram is one QUIC DATAGRAM frame; one that is too long for that is a capsule on
-//!   the request's stream, behind which what follows waits. None is cut or joined.
+//!   the request's stream, behind which what follows waits. None is cut or joined. QUIC's are dropped
+//!   instead, as routers do (RFC 9000, section 14): so its ends find out how much the tunnel takes.
 //! - ECN and DF are kept as far as both ends know contexts for them. A datagram that must not be cut and
 //!   is too long for the path behind an end is dropped, and the other end is told by a capsule.
 //! - The flow ends when it has been idle, when the other end has ended its half of the
@@ -15,8 +16,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use bentpipe_quic::datagrams::FlowDatagrams;
-use bentpipe_quic::drops::{DropCause, Drops};
+use bentpipe_quic::datagrams::{FlowDatagrams, TooLong};
+use bentpipe_quic::drops::DropCause;
 use bytes::Bytes;
 use tokio::io::ReadBuf;
 
@@ -24,6 +25,7 @@ use super::outcome::{Carried, FlowError};
 use super::stream::{Down, Up};
 use super::transfer_time::Meter;
 use crate::sockets::DatagramSocket;
+use crate::target::HTTPS;
 use crate::wire::capsule::{self, MalformedCapsule};
 use crate::wire::contexts::Contexts;
 use crate::wire::datagram::{ContentError, LONGEST, UDP_PAYLOAD};
@@ -106,8 +108,32 @@ impl Activity {
     }
 }
 
-/// Carries a flow between `socket` and a request: its `datagrams`, which `contexts` tells the
-/// markings of, and the stream made of `up` and `down`.
+/// The packets that every path carries for QUIC (RFC 9000, section 14), bytes of UDP's payload.
+const QUIC_LEAST: usize = 1200;
+
+/// How a flow's datagrams go through the tunnel.
+pub struct Way<'a> {
+    /// Those that are frames.
+    pub datagrams: &'a FlowDatagrams,
+    /// What tells their markings.
+    pub contexts: &'a Contexts,
+    /// Its server's port.
+    pub port: u16,
+}
+
+impl Way<'_> {
+    /// What becomes of a datagram that is longer than a frame takes: the capsule that it is, or nothing.
+    fn too_long(&self, content: &[u8]) -> Option<Bytes> {
+        // A path that carries less for the tunnel itself is made up for.
+        if self.port == HTTPS && self.datagrams.longest() > QUIC_LEAST {
+            self.datagrams.drops().add(DropCause::PacketTooBig, 1);
+            return None;
+        }
+        Some(capsule::datagram(content))
+    }
+}
+
+/// Carries a flow between `socket` and a request: its `way`, and the stream made of `up` and `down`.
 ///
 /// `opened` is awaited before capsules are taken from `down`: the terminal reads the
 /// gateway's answer there, while datagrams already go both ways. `stopped` resolves when
@@ -116,7 +142,7 @@ impl Activity {
 /// Returns when the flow is over, with both halves of the stream as they are.
 pub async fn carry<U: Up, D: Down>(
     socket: &impl DatagramSocket,
-    (datagrams, contexts): (&FlowDatagrams, &Contexts),
+    way: Way<'_>,
     (up, down): (&mut U, &mut D),
     opened: impl AsyncFnOnce(&mut D) -> Result<(), FlowError>,
     stopped: impl Future<Output = ()> + Send,
@@ -126,7 +152,7 @@ pub async fn carry<U: Up, D: Down>(
     let upward = async {
         let mut burst = 0;
         loop {
-            let capsule = receive(socket, (datagrams, contexts), activity).await?;
+            let capsule = receive(socket, &way, activity).await?;
             if let Some(capsule) = capsule {
                 up.send(capsule).await?;
             }
@@ -138,8 +164,8 @@ pub async fn carry<U: Up, D: Down>(
     };
     let beside_the_stream = async {
         loop {
-            let content = datagrams.receive().await;
-            deliver(socket, contexts, content, activity, datagrams.drops()).await?;
+            let content = way.datagrams.receive().await;
+            deliver(socket, &way, content, activity).await?;
         }
     };
     let on_the_stream = async {
@@ -150,7 +176,7 @@ pub async fn carry<U: Up, D: Down>(
             while let Some((kind, content)) = capsules.next_capsule()? {
                 match kind {
                     PATH_MTU => socket.tell_path_mtu(path_mtu::read(&content)?),
-                    _ => deliver(socket, contexts, content, activity, datagrams.drops()).await?,
+                    _ => deliver(socket, &way, content, activity).await?,
                 }
             }
         }
@@ -192,7 +218,7 @@ async fn idled(limits: IdleLimits, activity: &Activity) {
 /// that is returned, and so is what the other end is to be told.
 async fn receive(
     socket: &impl DatagramSocket,
-    (datagrams, contexts): (&FlowDatagrams, &Contexts),
+    way: &Way<'_>,
     activity: &Activity,
 ) -> Result<Option<Bytes>, FlowError> {
     thread_local! {
@@ -209,11 +235,11 @@ async fn receive(
             };
             let marking = received.map_err(FlowError::Local)?;
             let length = payload.filled().len();
-            content[0] = contexts.of(marking);
+            content[0] = way.contexts.of(marking);
             activity.count_up(length);
             let content = &content[..1 + length];
-            let sent = datagrams.send(content);
-            Ok(sent.err().map(|_| capsule::datagram(content))).into()
+            let sent = way.datagrams.send(content);
+            Ok(sent.err().and_then(|TooLong| way.too_long(content))).into()
         })
     })
     .await
@@ -222,16 +248,15 @@ async fn receive(
 /// Sends a datagram's payload to the local peer.
 async fn deliver(
     socket: &impl DatagramSocket,
-    contexts: &Contexts,
+    way: &Way<'_>,
     content: Bytes,
     activity: &Activity,
-    drops: &Drops,
 ) -> Result<(), FlowError> {
-    let (marking, payload) = match contexts.read(content) {
+    let (marking, payload) = match way.contexts.read(content) {
         Ok(read) => read,
         // Section 4: dropped, or kept for an agreement that is on its way.
         Err(ContentError::UnknownContext(_)) => {
-            drops.add(DropCause::UnknownContext, 1);
+            way.datagrams.drops().add(DropCause::UnknownContext, 1);
             return Ok(());
         }
         Err(ContentError::Malformed) => return Err(FlowError::Malformed),

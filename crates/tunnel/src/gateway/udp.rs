@@ -12,7 +12,7 @@ use super::requests::{Peer, Requests, refuse};
 use super::usage::Place;
 use crate::flow::FlowError;
 use crate::flow::stream::{Down as _, Up as _};
-use crate::flow::udp::{self, Activity, IdleLimits};
+use crate::flow::udp::{self, Activity, IdleLimits, Way};
 use crate::sockets::Dial;
 use crate::target::Target;
 use crate::wire::connect_udp;
@@ -51,7 +51,11 @@ impl<D: Dial> Requests<D> {
         let (mut up, mut down) = opened.halves;
         let result = udp::carry(
             &opened.socket,
-            (&datagrams, &contexts),
+            Way {
+                datagrams: &datagrams,
+                contexts: &contexts,
+                port: target.port,
+            },
             (&mut up, &mut down),
             async |_: &mut _| Ok(()),
             stopped,

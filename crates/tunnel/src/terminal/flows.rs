@@ -16,7 +16,7 @@ use super::gateways::{GatewayState, Gateways};
 use super::hosts::Hosts;
 use super::names::Names;
 use super::places::Places;
-use super::quic_choice::{HTTPS, Kind, QuicChoice};
+use super::quic_choice::{Kind, QuicChoice};
 use super::server_name::Hello;
 use super::session::{DownStream, Session};
 use crate::flow::by_name::ByName;
@@ -27,7 +27,7 @@ use crate::flow::watched::Watched;
 use crate::flow::{Carried, FlowError, tcp};
 use crate::session::BidiStream;
 use crate::sockets::{Resolve, Socket};
-use crate::target::{Host, Target};
+use crate::target::{HTTPS, Host, Target};
 use crate::transport::{MAX_FLOWS, MAX_UDP_FLOWS};
 use crate::wire::proxy_status::Refusal;
 

@@ -25,9 +25,6 @@ use tokio::time::Instant;
 
 use crate::flow::transfer_time::{Meter, SIZES};
 
-/// The port of HTTPS over both.
-pub const HTTPS: u16 = 443;
-
 /// A sample counts half after this time.
 const HALF_LIFE: Duration = Duration::from_secs(3600);
 /// How long a host's visit to a server is, all connections of which are treated alike.

@@ -9,7 +9,7 @@ use super::quic_choice::Kind;
 use super::session::DownStream;
 use crate::flow::FlowError;
 use crate::flow::stream::{Down as _, Up as _};
-use crate::flow::udp::{self, Activity, IdleLimits};
+use crate::flow::udp::{self, Activity, IdleLimits, Way};
 use crate::sockets::DatagramSocket;
 use crate::target::Target;
 use crate::transport::MAX_UDP_FLOWS;
@@ -110,7 +110,11 @@ impl Terminal {
         let halves = (&mut up, &mut down);
         let result = udp::carry(
             socket,
-            (&datagrams, &contexts),
+            Way {
+                datagrams: &datagrams,
+                contexts: &contexts,
+                port: target.port,
+            },
             halves,
             opened,
             stopped,
