@@ -1,17 +1,20 @@
 """Busy neighbours: processes that never wait, beside a measurement."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-LOOP = ("setpriv", "--pdeathsig", "KILL", "sh", "-c", "while :; do :; done")
-"""Ends with whoever started it, however that ends."""
+LOOP = ("setpriv", "--pdeathsig", "KILL", "sh", "-c", '[ "$PPID" = "$1" ] || exit; while :; do :; done', "busy")
+"""Ends with whoever started it, whose process number is to follow, however that ends: also if that was before the
+signal was asked for.
+"""
 
 
 @contextmanager
 def busy(count: int) -> Iterator[None]:
     """So many processes that never wait, at the priority of whoever asks for them."""
-    neighbours = [subprocess.Popen(LOOP, stdin=subprocess.DEVNULL) for _ in range(count)]
+    neighbours = [subprocess.Popen([*LOOP, str(os.getpid())], stdin=subprocess.DEVNULL) for _ in range(count)]
     try:
         yield
     finally:
