@@ -10,9 +10,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bentpipe_tunnel::target::HTTPS;
 use bentpipe_tunnel::target::Target;
 use bentpipe_tunnel::terminal::dns::Resolver;
-use bentpipe_tunnel::terminal::quic_choice::HTTPS;
 use bentpipe_tunnel::terminal::{Terminal, Unreachable};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
