@@ -19,6 +19,9 @@ use crate::status::{Ask, StatusSocket, serve_metrics};
 
 /// A peer that does not confirm our goodbye is not waited for.
 const GOODBYE: Duration = Duration::from_secs(2);
+/// Tasks that end with the runtime take back what they had changed of the machine, such as routes; what
+/// a disk that stands still holds up is not waited for any longer.
+const LAST_TASKS: Duration = Duration::from_secs(1);
 /// While draining, it is looked this often whether all flows have ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(100);
 
@@ -28,7 +31,7 @@ pub fn run(main: impl Future<Output = Result<(), Failure>>) -> Result<(), Failur
     output::never_wait().map_err(anyhow::Error::from)?;
     let runtime = runtime()?;
     let ended = runtime.block_on(main);
-    runtime.shutdown_background();
+    runtime.shutdown_timeout(LAST_TASKS);
     output::finish();
     ended
 }
