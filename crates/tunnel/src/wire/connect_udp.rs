@@ -9,13 +9,6 @@ use crate::target::{Host, Target};
 
 /// Where a target's host and port stand in the path: the default template (section 3.4).
 const PREFIX: &str = "/.well-known/masque/udp/";
-/// The answer that the request succeeds, with what the contexts of its datagrams mean.
-pub fn accepted_with(contexts: &Contexts) -> Response<()> {
-    let mut response = accepted();
-    contexts.answer(response.headers_mut());
-    response
-}
-
 /// Says that the stream carries capsules (RFC 9297, section 3.4).
 const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule-protocol");
 
@@ -46,6 +39,13 @@ pub fn request(gateway: &Target, target: &Target, host: u32) -> Request<()> {
 /// Says that the stream carries capsules.
 pub(super) fn set_capsule_protocol(headers: &mut HeaderMap) {
     headers.insert(CAPSULE_PROTOCOL, HeaderValue::from_static("?1"));
+}
+
+/// The answer that the request succeeds, with what the contexts of its datagrams mean.
+pub fn accepted_with(contexts: &Contexts) -> Response<()> {
+    let mut response = accepted();
+    contexts.answer(response.headers_mut());
+    response
 }
 
 /// The same of CONNECT-IP, whose datagrams have one context.
