@@ -9,6 +9,7 @@
 //! in [`crate::outgoing`].
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -49,6 +50,8 @@ struct Shared {
     state: Mutex<State>,
     /// Something waits to be sent.
     waiting: Notify,
+    /// The longest frame that has fitted into a packet of the path so far.
+    widest: AtomicUsize,
     drops: Drops,
 }
 
@@ -82,6 +85,7 @@ impl Datagrams {
             connection,
             state: Mutex::default(),
             waiting: Notify::new(),
+            widest: AtomicUsize::new(0),
             drops,
         }));
         tokio::spawn(datagrams.clone().receive());
@@ -213,11 +217,13 @@ impl FlowDatagrams {
     /// Sends a datagram with `content`, or lets it wait for its turn.
     pub fn send(&self, content: &[u8]) -> Result<(), TooLong> {
         let connection = &self.all.0.connection;
-        if content.len() > self.longest() {
-            return Err(TooLong);
-        }
         let quarter = self.id / 4;
         let length = varint::length(quarter) + content.len();
+        let frame = connection.max_datagram_size().unwrap_or(0);
+        self.all.0.widest.fetch_max(frame, Ordering::Relaxed);
+        if length > frame {
+            return Err(TooLong);
+        }
         let mut frame = BytesMut::with_capacity(length);
         varint::put(quarter, &mut frame);
         frame.extend_from_slice(content);
@@ -235,10 +241,11 @@ impl FlowDatagrams {
         Ok(())
     }
 
-    /// The longest content that fits into a packet of the path as it is now.
+    /// The longest content that a packet of the path has had room for. That of now may be shorter for a
+    /// while: losses look as if the path had become narrower.
     pub fn longest(&self) -> usize {
-        let frame = self.all.0.connection.max_datagram_size().unwrap_or(0);
-        frame.saturating_sub(varint::length(self.id / 4))
+        let widest = self.all.0.widest.load(Ordering::Relaxed);
+        widest.saturating_sub(varint::length(self.id / 4))
     }
 
     /// Where those are counted that are dropped.

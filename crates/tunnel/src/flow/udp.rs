@@ -124,8 +124,9 @@ pub struct Way<'a> {
 impl Way<'_> {
     /// What becomes of a datagram that is longer than a frame takes: the capsule that it is, or nothing.
     fn too_long(&self, content: &[u8]) -> Option<Bytes> {
-        // A path that carries less for the tunnel itself is made up for.
-        if self.port == HTTPS && self.datagrams.longest() > QUIC_LEAST {
+        // A path that carries less for the tunnel itself is made up for, and so is one that has become narrower.
+        let longest = self.datagrams.longest();
+        if self.port == HTTPS && longest > QUIC_LEAST && content.len() > longest {
             self.datagrams.drops().add(DropCause::PacketTooBig, 1);
             return None;
         }

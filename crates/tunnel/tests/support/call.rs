@@ -11,8 +11,19 @@ const PEER: &str = "93.184.216.35:5004";
 /// How long each datagram took that came to the application of host 1, sorted: `count` are sent, so many `a_second`, of `size`
 /// bytes.
 pub async fn call(world: &World, a_second: u32, size: usize, count: u32) -> Vec<Duration> {
-    let mut sockets = world.internet.serve_udp(PEER);
-    let (application, carried) = world.connect_udp(1, PEER);
+    call_from(world, PEER, a_second, size, count).await
+}
+
+/// The same from `server`.
+pub async fn call_from(
+    world: &World,
+    server: &str,
+    a_second: u32,
+    size: usize,
+    count: u32,
+) -> Vec<Duration> {
+    let mut sockets = world.internet.serve_udp(server);
+    let (application, carried) = world.connect_udp(1, server);
     application.send(b"ring");
     let peer = sockets.recv().await.unwrap();
     let begin = now();
