@@ -10,6 +10,9 @@ from bentpipe_lab.campaign import emulate
 from bentpipe_lab.net.topology import Topology, topology
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.workloads import WORKLOADS
+from bentpipe_lab.workloads.parts import command
+from bentpipe_lab.workloads.programs import inside
+from conversation import PATIENCE_S
 
 SAYS_ALL_IS_WELL = (
     '{"http_code": 200, "time_total": 0.5, "time_starttransfer": 0.4, "time_connect": 0.1, "size_upload": 1}'
@@ -65,3 +68,26 @@ def test_a_program_that_never_ends_is_ended_at_the_limit(path: Topology, curl: P
     assert outcome.detail == "not done after 2.0 s, the plan's limit"
     if pid.exists():
         assert not Path(f"/proc/{pid.read_text().strip()}").exists(), "it was ended with the run"
+
+
+@pytest.mark.parametrize("output", ["", " >&2"], ids=["output", "errors"])
+def test_a_program_that_prints_without_end_is_ended(
+    path: Topology, monkeypatch: pytest.MonkeyPatch, output: str
+) -> None:
+    monkeypatch.setattr(inside, "MOST_HEARD", 4 << 20)
+    before = set(path.client.pids())
+    argv = ["sh", "-c", f"yes it says the same thing for ever{output}"]
+    outcome = emulate._limited_run(
+        WORKLOADS["first byte"], lambda _workload: command.run(path, argv, lambda: "", 0), PATIENCE_S
+    )
+    assert outcome.verdict is Verdict.FAILED, outcome
+    assert "it printed more than 4 MiB" in outcome.detail
+    assert "it says the same thing" in outcome.detail
+    assert set(path.client.pids()) == before
+
+
+def test_what_a_program_prints_and_is_told_is_whole(path: Topology) -> None:
+    told = "a line that is told\n" * 20_000
+    with inside.started(path, ["sh", "-c", "cat; echo an error >&2; exit 3"]) as process:
+        assert inside.heard(process, told) == (told, "an error\n")
+        assert process.returncode == 3

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bentpipe_lab.campaign import commands, directory, emulate, schedule
-from bentpipe_lab.errors import MissingCapabilityError
+from bentpipe_lab.errors import MissingCapabilityError, PlanError
 from bentpipe_lab.workloads import WORKLOADS
 
 PLAN = """\
@@ -167,6 +167,8 @@ def test_perf_goes_over_tcp_and_resumes(
         assert option != {"resumed": "yes"} or first < 2 * metrics["establishment_s"]
 
 
-def test_a_controller_that_nobody_has_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(AssertionError, match="no-such-controller"):
+def test_a_controller_that_nobody_has_is_told_before_anything_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(PlanError, match='controller "no-such-controller" is unknown; there are satellite'):
         measured(tmp_path, capsys, "perf", {"controller": "no-such-controller"})

@@ -1,6 +1,7 @@
 """Runs in which the emulator was late: repeated as often as the plan allows, each attempt kept, none believed."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,9 +10,11 @@ import pytest
 from bentpipe_lab.campaign import emulate, plan, points, schedule
 from bentpipe_lab.campaign.directory import State
 from bentpipe_lab.campaign.unit import Run, Unit
+from bentpipe_lab.errors import DiskFullError, ProgramError
 from bentpipe_lab.net.topology import Certificate, Topology
 from bentpipe_lab.records.sample import Outcome
 from bentpipe_lab.records.verdict import Verdict
+from bentpipe_lab.workloads.contract import Workload
 
 TEXT = """\
 name = "late"
@@ -50,9 +53,14 @@ def unit_of(tmp_path: Path) -> Unit:
 
 
 def measured(tmp_path: Path, capsys: pytest.CaptureFixture[str], late: int, outcome: Outcome) -> list[dict[str, Any]]:
+    return done(tmp_path, capsys, late, lambda _workload: outcome)
+
+
+def done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], late: int, run: Callable[[Workload], Outcome]
+) -> list[dict[str, Any]]:
     unit = unit_of(tmp_path)
-    place = emulate.Place(cast(Topology, LatePath(late)), lambda _workload: outcome, None, dict)
-    emulate._measure(unit, unit.runs[0], place)
+    emulate._measure(unit, unit.runs[0], emulate.Place(cast(Topology, LatePath(late)), run, None, dict))
     return [json.loads(line)["result"] for line in capsys.readouterr().out.splitlines()]
 
 
@@ -74,6 +82,33 @@ def test_a_run_that_failed_is_a_failure_however_late_the_emulator_was(
 ) -> None:
     (result,) = measured(tmp_path, capsys, 9, Outcome(Verdict.REFUSED, detail="refused"))
     assert result["verdict"] == "refused"
+
+
+@pytest.mark.parametrize(
+    ("error", "detail"),
+    [
+        (ProgramError("iperf3 ended with 1"), "iperf3 ended with 1"),
+        (json.JSONDecodeError("Expecting value", "junk", 0), "JSONDecodeError: Expecting value"),
+    ],
+    ids=["a program ended", "it printed junk"],
+)
+def test_what_breaks_a_run_is_its_verdict_and_costs_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], error: Exception, detail: str
+) -> None:
+    def broken(_workload: Workload) -> Outcome:
+        raise error
+
+    (result,) = done(tmp_path, capsys, 0, broken)
+    assert result["verdict"] == "failed"
+    assert result["detail"].startswith(detail)
+
+
+def test_a_full_disk_is_no_verdict_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def full(_workload: Workload) -> Outcome:
+        raise DiskFullError("no room")
+
+    with pytest.raises(DiskFullError):
+        done(tmp_path, capsys, 0, full)
 
 
 def test_a_resumed_campaign_goes_on_with_the_attempt_that_is_left(tmp_path: Path) -> None:

@@ -267,6 +267,12 @@ def main() -> int:
         console.print("[bold red]cannot go on:[/]", end=" ")
         console.print(str(error), markup=False, highlight=False, soft_wrap=True)
         return 1
+    except OSError as error:
+        if error.filename is None:
+            raise
+        console.print("[bold red]cannot go on:[/]", end=" ")
+        console.print(f"{error.filename}: {error.strerror}", markup=False, highlight=False, soft_wrap=True)
+        return 1
     except click.ClickException as error:
         error.show()
         return error.exit_code

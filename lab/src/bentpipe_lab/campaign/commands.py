@@ -2,6 +2,8 @@
 
 import os
 import shutil
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from rich import box
@@ -12,13 +14,15 @@ from bentpipe_lab.campaign import directory as directories
 from bentpipe_lab.campaign import engine, journal, schedule, simulate
 from bentpipe_lab.campaign.directory import Campaign, State
 from bentpipe_lab.campaign.plan import REAL, VIRTUAL, Plan, read
-from bentpipe_lab.campaign.points import Expansion, expand
+from bentpipe_lab.campaign.points import Expansion, Point, expand
 from bentpipe_lab.campaign.progress import Progress, span
 from bentpipe_lab.campaign.provenance import now
 from bentpipe_lab.campaign.unit import Run, unit
 from bentpipe_lab.errors import CampaignError, PlanError, ProgramError
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.registry import unknown
+from bentpipe_lab.systems import SYSTEMS
+from bentpipe_lab.workloads import WORKLOADS
 
 SHOWN_POINTS = 24
 CHECKED_AT_ONCE = 200
@@ -39,23 +43,44 @@ def prepared(path: Path, *, quick: bool = False) -> tuple[Plan, Expansion]:
             simulate.check(unit(some, runs, 0))
         except ProgramError as error:
             raise PlanError(f"{path}: {error}") from error
+    _check_real(path, [point for point in expansion.points if point.clock == REAL])
     return plan, expansion
+
+
+def _check_real(path: Path, points: Sequence[Point]) -> None:
+    """Have systems and workloads accept what was chosen of them."""
+    systems = {(point.system, point.settings.suffix): point for point in points}
+    workloads = {(point.workload, str(point.options)): point for point in points}
+    checks: list[tuple[str, Callable[[], None]]] = [
+        *((each.system, partial(SYSTEMS[each.system].check, each.link, each.settings)) for each in systems.values()),
+        *((each.workload, WORKLOADS[each.workload].with_options(each.options).check) for each in workloads.values()),
+    ]
+    for name, check in checks:
+        try:
+            check()
+        except PlanError as error:
+            raise PlanError(f"{path}: {name}: {error}") from error
 
 
 def show_plan(path: Path, console: Console, *, quick: bool = False) -> None:
     """Print the runs of a plan and about how long they take; nothing is started."""
     plan, expansion = prepared(path, quick=quick)
     points = expansion.points
+    chosen = [{"clock": point.clock, **{name: str(value) for name, value in point.axes.items()}} for point in points]
+    names = list(dict.fromkeys(name for each in chosen for name in each))
+    told = {name: {each.get(name, "-") for each in chosen} for name in names}
+    varied = [name for name in names if len(told[name]) > 1]
+    everywhere = ", ".join(f"{name} = {min(told[name])}" for name in names if name not in varied)
     table = Table(title=plan.name, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    axes = list(dict.fromkeys(axis for point in points for axis in point.axes))
-    for name in ("clock", *axes):
-        table.add_column(name, no_wrap=True)
-    table.add_column("bound", justify="right")
-    table.add_column("limit", justify="right")
-    for point in points[:SHOWN_POINTS]:
-        cells = [str(point.axes.get(axis, "-")) for axis in axes]
-        table.add_row(point.clock, *cells, f"{point.bound_s:.3f} s", span(point.limit_s))
+    for name in varied:
+        table.add_column(name, overflow="fold")
+    for name in ("bound", "limit"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for point, axes in zip(points[:SHOWN_POINTS], chosen, strict=False):
+        table.add_row(*(axes.get(name, "-") for name in varied), f"{point.bound_s:.3f} s", span(point.limit_s))
     console.print(table)
+    if everywhere:
+        console.print(f"everywhere: {everywhere}", highlight=False, soft_wrap=True)
     if len(points) > SHOWN_POINTS:
         console.print(f"and {len(points) - SHOWN_POINTS} more points", highlight=False)
     for note in expansion.notes:

@@ -77,7 +77,7 @@ class Campaign:
     def expansion(self) -> Expansion:
         """Its points; the same as when it was begun, or an error."""
         expansion = expand(self.plan)
-        begun = {entry["id"] for entry in json.loads((self.directory / POINTS).read_text())["points"]}
+        begun = {entry["id"] for entry in self.points()}
         if {point.id for point in expansion.points} != begun:
             raise CampaignError(
                 f"{self.directory}: the plan has other points than when it was begun; begin another campaign with it"
@@ -100,7 +100,7 @@ class Campaign:
 
     def points(self) -> list[dict[str, Any]]:
         """Its points as they were when it was begun."""
-        points: list[dict[str, Any]] = json.loads((self.directory / POINTS).read_text())["points"]
+        points: list[dict[str, Any]] = _begun_with(self.directory)["points"]
         return points
 
     def running(self) -> bool:
@@ -153,14 +153,24 @@ def begin(plan: Plan, expansion: Expansion, directory: Path, store_url: str | No
 
 def opened(directory: Path) -> Campaign:
     """A campaign that was begun before."""
-    if not (directory / PLAN).exists():
+    if not ((directory / PLAN).exists() and (directory / POINTS).exists()):
         raise CampaignError(f"{directory} holds no campaign; `bentpipe-lab run PLAN --out {directory}` begins one")
-    table = json.loads((directory / POINTS).read_text())
+    table = _begun_with(directory)
     try:
         plan = parse((directory / PLAN).read_text(), Path(table["plan_directory"]))
     except LabError as error:
         raise CampaignError(f"{directory / PLAN}: {error}") from error
     return Campaign(directory, plan, table["store"])
+
+
+def _begun_with(directory: Path) -> dict[str, Any]:
+    """What was written down of its points and places when it was begun."""
+    file = directory / POINTS
+    try:
+        table: dict[str, Any] = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise CampaignError(f"{file} is damaged, and says no more what was run: {error}") from error
+    return table
 
 
 def _entry(point: Point) -> Mapping[str, Any]:

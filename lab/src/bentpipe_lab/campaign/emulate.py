@@ -26,7 +26,7 @@ from bentpipe_lab.campaign import provenance
 from bentpipe_lab.campaign.simulate import RESULT_SCHEMA
 from bentpipe_lab.campaign.store import PROVENANCE, RESULT, SAMPLES, Store
 from bentpipe_lab.campaign.unit import Run, Unit
-from bentpipe_lab.errors import LabError, MissingCapabilityError, NotInPathError, ProgramError
+from bentpipe_lab.errors import DiskFullError, LabError, MissingCapabilityError, NotInPathError, ProgramError
 from bentpipe_lab.net import interrupt, neighbours
 from bentpipe_lab.net.evidence import Crossed, SatelliteCounters
 from bentpipe_lab.net.tcp import KernelTcp
@@ -265,11 +265,17 @@ class _Limit:
         self.seconds = seconds
 
     def outcome(self, run: Any) -> Outcome:
-        """What came of a run, or that it took too long."""
+        """What came of a run; that it took too long, or what broke it."""
         try:
             outcome: Outcome = run()
         except _LimitError:
             return Outcome(Verdict.TIMED_OUT, detail=f"not done after {self.seconds:.1f} s, the plan's limit")
+        except DiskFullError:
+            raise
+        except Exception as error:
+            # One run's failure, whatever its program did; the path stands, and the next run has it.
+            said = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+            return Outcome(Verdict.FAILED, detail=said)
         return outcome
 
 

@@ -117,14 +117,28 @@ class Plan:
 
 def read(path: Path, *, quick: bool = False) -> Plan:
     """Read a plan's file; in its quick form, what its [quick] table says counts instead."""
-    try:
-        text = path.read_text()
-    except OSError as error:
-        raise PlanError(f"{path} cannot be read: {error.strerror}") from error
+    text = _text(path)
     try:
         return parse(_quick(text) if quick else text, path.parent)
     except PlanError as error:
         raise PlanError(f"{path}: {error}") from error
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A file's table, or a `PlanError` that names the file."""
+    try:
+        return tomllib.loads(_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise PlanError(f"{path}: not TOML: {error}") from error
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError as error:
+        raise PlanError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise PlanError(f"{path} cannot be read: it is not UTF-8: {error}") from error
 
 
 def parse(text: str, directory: Path) -> Plan:

@@ -1,6 +1,5 @@
 """From a plan to its points: every combination of its axes that makes sense, each with its bound."""
 
-import copy
 import hashlib
 import itertools
 import json
@@ -15,10 +14,11 @@ from typing import Any
 
 import tomli_w
 
-from bentpipe_lab.campaign.plan import COLD, REAL, TCP_AXES, VIRTUAL, Plan, scenario_file
+from bentpipe_lab.campaign.plan import COLD, REAL, TCP_AXES, VIRTUAL, Plan, read_toml, scenario_file
 from bentpipe_lab.campaign.ranges import Value
 from bentpipe_lab.errors import LabError, PlanError, UnsupportedError
 from bentpipe_lab.net.link import Link, explain
+from bentpipe_lab.net.tcp import KernelTcp
 from bentpipe_lab.programs import absent
 from bentpipe_lab.systems import SYSTEMS
 from bentpipe_lab.systems.contract import Settings, Simulation, System
@@ -190,6 +190,8 @@ def _missing_programs(point: Point) -> Iterator[str]:
     for name, programs in ((system.name, system.programs), (workload.name, workload.needs())):
         for program in absent(programs):
             yield f"program missing: {name} needs {program.name}: {program.remedy()}"
+    for problem in KernelTcp.of(point.tcp).lacking():
+        yield f"program missing: {problem}"
 
 
 def _chosen(axes: Mapping[str, Value]) -> dict[str, str]:
@@ -241,7 +243,7 @@ def _simulation(
 @lru_cache(maxsize=4096)
 def _scenario(file: Path, changed: tuple[tuple[str, Value], ...]) -> str:
     """A scenario's text, with fields set and with the files that it names by their whole paths."""
-    table = copy.deepcopy(tomllib.loads(file.read_text()))
+    table = read_toml(file)
     for name, value in changed:
         try:
             _set(table, name.split("."), value)

@@ -40,12 +40,25 @@ class KernelTcp:
         """The controller at a node, or at all that have none of their own."""
         return self.controllers.get(node) or self.controllers.get("") or CONTROLLER
 
+    def lacking(self) -> list[str]:
+        """What this kernel lacks of it, and what to do."""
+        known = host.AVAILABLE_CONTROL.read_text().split()
+        return [
+            f"this kernel has no TCP {name}, only {', '.join(known)}: `modprobe tcp_{name}`, as root, where it is built"
+            for name in self._names()
+            if name not in known
+        ]
+
+    def _names(self) -> list[str]:
+        return sorted({self.controller(), *self.controllers.values()})
+
     @contextmanager
     def allowed(self) -> Iterator[None]:
         """Have the host allow the controllers inside namespaces, for as long as this lasts."""
         with ExitStack() as stack:
-            for name in sorted({self.controller(), *self.controllers.values()}):
-                _available(name)
+            for problem in self.lacking():
+                raise MissingCapabilityError(problem)
+            for name in self._names():
                 stack.enter_context(host.allowed_congestion_control(name))
             yield
 
@@ -67,14 +80,6 @@ class KernelTcp:
 def _split(axis: str) -> tuple[str, str]:
     node, _, name = axis.rpartition(".")
     return node, name
-
-
-def _available(name: str) -> None:
-    known = host.AVAILABLE_CONTROL.read_text().split()
-    if name not in known:
-        raise MissingCapabilityError(
-            f"this kernel has no TCP {name}, only {', '.join(known)}: `modprobe tcp_{name}`, as root, where it is built"
-        )
 
 
 def _set_initial_window(namespace: Namespace, segments: int) -> None:

@@ -326,7 +326,9 @@ def over_time(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Cha
             axes.set_ylabel(text)
             axes.grid(visible=True)
         panels[0].set_title(title, fontsize=9)
-        panels[0].legend(loc="upper right", frameon=False, fontsize=7)
+        figure.legend(
+            *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8
+        )
         panels[-1].set_xlabel("seconds since the run began")
         charts.append(
             Chart(

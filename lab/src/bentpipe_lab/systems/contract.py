@@ -90,6 +90,9 @@ class System(Part, ABC):
         """Raise unless it is installed; the error says how to install it."""
         programs.require(self.name, self.programs)
 
+    def check(self, _link: Link, _settings: Settings) -> None:
+        """Raise a `PlanError` for settings that it cannot take: plans are refused before anything begins."""
+
     @abstractmethod
     def start(self, path: Topology, settings: Settings) -> None:
         """Start it; it carries traffic when this returns. The path stops what was started through it."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import tomli_w
 
 from bentpipe_lab.errors import NotInPathError
-from bentpipe_lab.net import content, host
+from bentpipe_lab.net import content, host, product
 from bentpipe_lab.net.authority import Authority
 from bentpipe_lab.net.evidence import Carrier, Split
 from bentpipe_lab.net.link import Link
@@ -40,6 +40,10 @@ class QuicPep(Pep):
     pale = "#bfe3e3"
     carries = (QUIC,)
     carrier: ClassVar[Carrier | Split | None] = Carrier("udp", BETWEEN)
+
+    def check(self, _link: Link, settings: Settings) -> None:
+        """By the name of its controller."""
+        product.check_controller(settings.controller or CONTROLLER)
 
     def start(self, path: Topology, settings: Settings) -> None:
         """Start both, and give the client's QUIC to the one at the terminal."""
@@ -188,7 +192,7 @@ def _quic_address_seen(path: Topology) -> str:
             "--download", "10 kB", "--json", "-",
         ]  # fmt: skip
         with inside.started(path, argv) as process:
-            _, said = process.communicate()
+            _, said = inside.heard(process)
         if process.returncode != 0:
             raise NotInPathError(f"no QUIC connection comes through: {said.strip()[-inside.MOST_SAID :]}")
         return str(json.loads(server.wait_line("{"))["peer"]).rpartition(":")[0]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bentpipe_lab.analysis import bounds
-from bentpipe_lab.net import content, host
+from bentpipe_lab.net import content, host, product
 from bentpipe_lab.net.evidence import Carrier
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.origin import NAME
@@ -166,6 +166,10 @@ class Tunnel(System):
     def require(self) -> None:
         """Raise unless the binary is built."""
         host.binary()
+
+    def check(self, link: Link, settings: Settings) -> None:
+        """As the terminal reads its configuration; the gateway's has the same table."""
+        product.check("terminal", terminal_toml(_transport(link, settings)))
 
     def start(self, path: Topology, settings: Settings) -> None:
         """Pair both ends and start them; the session is up when this returns."""

@@ -113,6 +113,9 @@ class Workload(Part, ABC):
         """Raise unless the programs that it needs are installed; the error says how to install them."""
         programs.require(self.name, self.needs())
 
+    def check(self) -> None:
+        """Raise a `PlanError` for what was chosen and cannot be: plans are refused before anything begins."""
+
     @property
     def over(self) -> str:
         """What it needs to be carried, as it was chosen: TCP or QUIC."""

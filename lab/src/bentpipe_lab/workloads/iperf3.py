@@ -69,7 +69,7 @@ class Iperf3(Workload):
         ]  # fmt: skip
         try:
             with inside.started(path, argv) as process:
-                printed, said = process.communicate()
+                printed, said = inside.heard(process)
         finally:
             server.stop()
         return judged(printed, said, process.returncode, download=download)

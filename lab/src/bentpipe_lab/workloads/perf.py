@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bentpipe_lab.net import content, host
+from bentpipe_lab.net import content, host, product
 from bentpipe_lab.net.authority import Authority
 from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import SERVER4, Topology
@@ -52,6 +52,11 @@ class Perf(Workload):
         "smoothed_rtt_s": Metric("round-trip time at the end, as the sender sees it", "s"),
     }
 
+    def check(self) -> None:
+        """By the name of the controller; of TCP it is the kernel's."""
+        if self.over == QUIC:
+            product.check_controller(self.option("controller"))
+
     def run(self, path: Topology) -> Outcome:
         """One connection; the receiver's and the sender's reports of it."""
         quic = self.over == QUIC
@@ -76,7 +81,7 @@ class Perf(Workload):
                 *(["--resume"] if self.option("resumed") == "yes" else []),
             ]  # fmt: skip
             with inside.started(path, argv) as process:
-                printed, said = process.communicate()
+                printed, said = inside.heard(process)
             try:
                 report = json.loads(printed)
             except json.JSONDecodeError:

@@ -20,7 +20,7 @@ def run(path: Topology, argv: Sequence[str | Path], whole: Callable[[], str], si
     """Run it; `whole` is asked afterwards, and says what is wrong with the result, or nothing."""
     with inside.started(path, argv) as process:
         began = time.monotonic()
-        _, said = process.communicate()
+        _, said = inside.heard(process)
         took = time.monotonic() - began
     if process.returncode != 0:
         verdict = next((verdict for words, verdict in SAID if words in said), Verdict.FAILED)
