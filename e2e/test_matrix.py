@@ -4,14 +4,16 @@ import json
 import os
 import tarfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from bentpipe_lab.matrix import cell
+from bentpipe_lab.matrix import cell, ends
 from bentpipe_lab.net import netns
 from bentpipe_lab.net.netns import Namespace
+from bentpipe_lab.net.process import Process
 from bentpipe_lab.net.topology import LAN, Topology, topology
 from bentpipe_lab.records.sample import Outcome
 from bentpipe_lab.records.verdict import Verdict
@@ -20,6 +22,10 @@ from bentpipe_lab.systems import SYSTEMS
 from bentpipe_lab.systems.contract import Settings
 
 FILE = "2MB"
+PATIENCE_S = 60.0
+FILLS = "while :; do i=$((i+1)); head -c 60000000 /dev/zero > /logs/$i; done\n"
+TAKES = "import time; x = bytearray(400 << 20); time.sleep(600)"
+SENDS = "import socket\ns = socket.socket(type=socket.SOCK_DGRAM)\nwhile True: s.sendto(bytes(1200), ('server', 443))"
 LISTEN = "import socket, time; s = socket.socket(type=socket.SOCK_DGRAM); s.bind(('', 443)); time.sleep(600)"
 MANIFEST = """\
 name = "{name}"
@@ -192,16 +198,18 @@ def test_a_client_that_lingers_is_not_waited_for(path: Topology, toy: Toy) -> No
         ("exec yes it says the same thing for ever\n", Verdict.FAILED, "it says the same thing"),
         ("setsid sleep 600 & setsid sleep 601 & exit 0\n", Verdict.FAILED, "no file"),
         ("trap '' TERM INT; while :; do sleep 1; done\n", Verdict.TIMED_OUT, "not done after"),
-        (
-            "while :; do i=$((i+1)); head -c 60000000 /dev/zero > /logs/$i; done\n",
-            Verdict.FAILED, "MiB to its files",
-        ),
+        (FILLS, Verdict.FAILED, "the client wrote "),
+        (f'exec python3 -c "{TAKES}"\n', Verdict.FAILED, "MiB of memory, of 256"),
+        (f'exec python3 -c "{SENDS}"\n', Verdict.FAILED, "more packets than a capture of 16 MiB holds"),
     ],
-    ids=["hangs", "dies", "wrong file", "unsupported", "talks", "leaves some", "ignores signals", "fills the disk"],
+    ids=["hangs", "dies", "wrong file", "unsupported", "talks", "leaves some", "ignores signals", "fills the disk",
+         "takes memory", "sends"],
 )  # fmt: skip
 def test_a_clients_misbehaviour_is_a_verdict(
-    path: Topology, toy: Toy, script: str, verdict: Verdict, said: str
+    path: Topology, toy: Toy, monkeypatch: pytest.MonkeyPatch, script: str, verdict: Verdict, said: str
 ) -> None:
+    monkeypatch.setattr(endpoint, "MOST_MEMORY", 256 << 20)
+    monkeypatch.setattr(ends, "MOST_CAPTURED", 16 << 20)
     server = toy("listens", f'exec python3 -c "{LISTEN}"\n')
     outcome = fetched(
         path,
@@ -223,6 +231,68 @@ def test_a_server_that_dies_is_told_with_its_exit_code(path: Topology, toy: Toy,
     outcome = fetched(path, toy("waits", "sleep 600\n"), toy("dies", script))
     assert outcome.verdict is Verdict.SERVER_DIED
     assert f"ended with {script.split('exit ')[1].strip()}" in outcome.detail
+
+
+@pytest.mark.parametrize(
+    ("script", "verdict", "said"),
+    [
+        ("sleep 600\n", Verdict.SERVER_DIED, "the server did not listen within 3 s"),
+        ("exec yes it says the same thing for ever\n", Verdict.SERVER_DIED, "it says the same thing"),
+        (FILLS, Verdict.FAILED, "the server wrote "),
+        (f'{FILLS.strip()} & exec python3 -c "{LISTEN}"\n', Verdict.FAILED, "the server wrote "),
+        (f'setsid sleep 600 & exec python3 -c "{LISTEN}"\n', Verdict.TIMED_OUT, "not done after"),
+        (f"trap '' TERM INT; python3 -c \"{LISTEN}\"; sleep 600\n", Verdict.TIMED_OUT, "not done after"),
+    ],
+    ids=["never listens", "talks", "fills the disk", "fills it later", "leaves some", "ignores signals"],
+)
+def test_a_servers_misbehaviour_is_a_verdict(
+    path: Topology, toy: Toy, monkeypatch: pytest.MonkeyPatch, script: str, verdict: Verdict, said: str
+) -> None:
+    monkeypatch.setattr(ends, "READY_S", 3.0 if "did not listen" in said else PATIENCE_S)
+    outcome = fetched(path, toy("waits", "sleep 600\n"), toy("misbehaves", script), limit_s=5.0)
+    assert outcome.verdict is verdict, outcome.detail
+    assert said in outcome.detail
+    assert outcome.seconds is None
+
+
+def test_keys_of_another_run_are_told_and_the_file_counts(path: Topology, toy: Toy) -> None:
+    log = f"echo CLIENT_TRAFFIC_SECRET_0 {'ab' * 32} {'cd' * 32} > /logs/keys.log; export SSLKEYLOGFILE=/tmp/keys\n"
+    name = toy("another", log + NGTCP2)
+    outcome = fetched(path, name, name)
+    assert outcome.verdict is Verdict.OK, outcome.detail
+    facts = json.loads(Path(outcome.files["facts.json"]).read_text())
+    assert "the key log has no secrets of this connection" in facts["not decrypted"]
+    # Without keys nothing is known of the streams: the run has no time, and no goodput that would be wrong.
+    assert outcome.seconds is None
+    assert not [name for name in outcome.metrics if name.startswith("goodput")]
+
+
+@pytest.mark.parametrize("side", ["client", "server"])
+@pytest.mark.parametrize("harm", ["truncated", "damaged", "killed"])
+def test_a_run_whose_capture_is_damaged_is_no_result(
+    path: Topology, toy: Toy, monkeypatch: pytest.MonkeyPatch, side: str, harm: str
+) -> None:
+    capture = ends.captured
+
+    @contextmanager
+    def harmed(where: Namespace, device: str, directory: Path, whose: str) -> Iterator[Process]:
+        with capture(where, device, directory, whose) as process:
+            if whose == side and harm == "killed":
+                process.kill()
+            yield process
+        file = directory / f"{whose}.pcap"
+        if whose == side and harm != "killed":
+            content = file.read_bytes()
+            half = len(content) // 2
+            file.write_bytes(content[:half] if harm == "truncated" else content[:half] + b"\xff" * half)
+
+    monkeypatch.setattr(ends, "captured", harmed)
+    name = toy("ngtcp2", NGTCP2)
+    outcome = fetched(path, name, name)
+    assert outcome.verdict is Verdict.CAPTURE_DAMAGED, outcome.detail
+    assert (f"tcpdump-{side} ended with -9" if harm == "killed" else f"the {side}'s capture: ") in outcome.detail
+    assert outcome.seconds is None
+    assert set(outcome.metrics) <= {"packets_missed"}
 
 
 def test_an_endpoint_has_fixed_paths_and_sees_nothing_of_the_other(path: Topology, toy: Toy) -> None:

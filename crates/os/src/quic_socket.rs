@@ -1,14 +1,14 @@
 //! The UDP socket below QUIC, with room for a satellite's flight and a count.
 
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
 
-use bentpipe_quic::batches::BatchingSocket;
-use noq::{AsyncUdpSocket, Runtime as _, TokioRuntime, UdpSender};
+use bentpipe_quic::batches::Batching;
+use bentpipe_quic::layer::Layer;
+use noq::udp::RecvMeta;
+use noq::{AsyncUdpSocket, Runtime as _, TokioRuntime};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 /// What the kernel may hold while this process does not run: 100 ms at 250 Mbit/s.
@@ -59,16 +59,12 @@ pub fn bind_marked(
     socket.bind(&address.into())?;
     grow_buffers(&socket);
     let received = Received::default();
-    let inner = TokioRuntime.wrap_udp_socket(socket.into())?;
-    let inner = Box::new(BatchingSocket(inner));
-    Ok((
-        Box::new(Counting {
-            inner,
-            serves,
-            received: received.clone(),
-        }),
-        received,
-    ))
+    let socket = TokioRuntime.wrap_udp_socket(socket.into())?;
+    let arrivals = Arrivals {
+        serves,
+        received: received.clone(),
+    };
+    Ok((arrivals.over(Batching.over(socket)), received))
 }
 
 fn grow_buffers(socket: &Socket) {
@@ -88,50 +84,23 @@ fn grow_buffers(socket: &Socket) {
     }
 }
 
+/// Over a socket whose datagrams are counted as they arrive.
 #[derive(Debug)]
-struct Counting {
-    inner: Box<dyn AsyncUdpSocket>,
+struct Arrivals {
     serves: bool,
     received: Received,
 }
 
-impl AsyncUdpSocket for Counting {
-    fn create_sender(&self) -> Pin<Box<dyn UdpSender>> {
-        self.inner.create_sender()
-    }
-
-    fn poll_recv(
-        &mut self,
-        context: &mut Context<'_>,
-        buffers: &mut [io::IoSliceMut<'_>],
-        meta: &mut [noq::udp::RecvMeta],
-    ) -> Poll<io::Result<usize>> {
-        let count = ready!(self.inner.poll_recv(context, buffers, meta))?;
-        if !self.serves {
-            for datagram in &mut meta[..count] {
-                datagram.dst_ip = None;
+impl Layer for Arrivals {
+    fn on_received(&mut self, _buffers: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) {
+        let mut datagrams = 0;
+        for meta in meta {
+            if !self.serves {
+                meta.dst_ip = None;
             }
+            // One entry may hold several datagrams of one length (GRO).
+            datagrams += meta.len.div_ceil(meta.stride.max(1)) as u64;
         }
-        // One entry may hold several datagrams of one length (GRO).
-        let datagrams = meta[..count]
-            .iter()
-            .map(|m| m.len.div_ceil(m.stride.max(1)))
-            .sum::<usize>();
-        self.received
-            .0
-            .fetch_add(datagrams as u64, Ordering::Relaxed);
-        Poll::Ready(Ok(count))
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.inner.local_addr()
-    }
-
-    fn max_receive_segments(&self) -> std::num::NonZeroUsize {
-        self.inner.max_receive_segments()
-    }
-
-    fn may_fragment(&self) -> bool {
-        self.inner.may_fragment()
+        self.received.0.fetch_add(datagrams, Ordering::Relaxed);
     }
 }

@@ -10,14 +10,11 @@
 //! 9001, section 4.9), and there is none any more. Until [`SINGLE`] datagrams in a row had short headers,
 //! datagrams therefore go out one by one.
 
-use std::io::{self, IoSliceMut};
-use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
 
-use noq::udp::{RecvMeta, Transmit};
-use noq::{AsyncUdpSocket, UdpSender};
+use noq::udp::Transmit;
+
+use crate::layer::{Layer, Sending};
 
 /// More than most initial windows hold: what has been sent since has been acknowledged, and with it the
 /// handshake.
@@ -50,59 +47,22 @@ impl Batches {
     }
 }
 
-/// A socket whose connections send batches when they may.
+/// Over a socket whose connections send batches when they may.
 #[derive(Debug)]
-pub struct BatchingSocket(pub Box<dyn AsyncUdpSocket>);
+pub struct Batching;
 
-impl AsyncUdpSocket for BatchingSocket {
-    /// The library asks for one for each connection.
-    fn create_sender(&self) -> Pin<Box<dyn UdpSender>> {
-        Box::pin(BatchingSender {
-            inner: self.0.create_sender(),
-            batches: Batches::default(),
-        })
-    }
-
-    fn poll_recv(
-        &mut self,
-        context: &mut Context<'_>,
-        buffers: &mut [IoSliceMut<'_>],
-        meta: &mut [RecvMeta],
-    ) -> Poll<io::Result<usize>> {
-        self.0.poll_recv(context, buffers, meta)
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
-    }
-
-    fn max_receive_segments(&self) -> NonZeroUsize {
-        self.0.max_receive_segments()
-    }
-
-    fn may_fragment(&self) -> bool {
-        self.0.may_fragment()
+impl Layer for Batching {
+    fn sending(&self) -> Option<Box<dyn Sending>> {
+        Some(Box::new(Batches::default()))
     }
 }
 
-#[derive(Debug)]
-struct BatchingSender {
-    inner: Pin<Box<dyn UdpSender>>,
-    batches: Batches,
-}
-
-impl UdpSender for BatchingSender {
-    fn poll_send(
-        mut self: Pin<&mut Self>,
-        transmit: &Transmit<'_>,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        ready!(self.inner.as_mut().poll_send(transmit, context))?;
-        self.batches.on_sent(transmit.contents);
-        Poll::Ready(Ok(()))
+impl Sending for Batches {
+    fn on_sent(&mut self, transmit: &Transmit<'_>) {
+        self.on_sent(transmit.contents);
     }
 
-    fn max_transmit_segments(&self) -> NonZeroUsize {
-        self.batches.limit(self.inner.max_transmit_segments())
+    fn batch(&self, most: NonZeroUsize) -> NonZeroUsize {
+        self.limit(most)
     }
 }

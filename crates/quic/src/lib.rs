@@ -6,6 +6,7 @@
 //! - [`monitor`]: what a controller does, for whoever measures
 //! - [`qlog`]: where connections' events are written
 //! - [`version2`]: QUIC version 2, which the library lacks
+//! - [`layer`]: what lies between the library and a UDP socket
 //! - [`batches`]: how many datagrams go out at once
 //! - [`mapped`]: IPv4 peers that migrate by addresses of IPv6
 //! - `pacing`: bursts of at most 2 ms
@@ -27,6 +28,7 @@ pub mod monitor;
 pub mod controller;
 pub mod qlog;
 pub mod version2;
+pub mod layer;
 pub mod batches;
 pub mod mapped;
 mod pacing;

@@ -7,78 +7,44 @@
 //! path stays good for three times what comes in by it: the connection never recovers. Of IPv6
 //! addresses it takes every change for another path, whose round trip it does not know.
 
-use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroUsize;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::io::IoSliceMut;
+use std::net::IpAddr;
 
+use noq::AsyncUdpSocket;
 use noq::udp::{RecvMeta, Transmit};
-use noq::{AsyncUdpSocket, UdpSender};
+
+use crate::layer::{Layer, Sending};
 
 /// `socket` with mapped addresses of its peers; one of IPv6 has them already.
 pub fn mapped(socket: Box<dyn AsyncUdpSocket>) -> Box<dyn AsyncUdpSocket> {
     match socket.local_addr() {
-        Ok(own) if own.is_ipv4() => Box::new(Mapped(socket)),
+        Ok(own) if own.is_ipv4() => Mapped.over(socket),
         _ => socket,
     }
 }
 
 #[derive(Debug)]
-struct Mapped(Box<dyn AsyncUdpSocket>);
+struct Mapped;
 
-#[derive(Debug)]
-struct Sender(Pin<Box<dyn UdpSender>>);
-
-impl AsyncUdpSocket for Mapped {
-    fn create_sender(&self) -> Pin<Box<dyn UdpSender>> {
-        Box::pin(Sender(self.0.create_sender()))
-    }
-
-    fn poll_recv(
-        &mut self,
-        context: &mut Context<'_>,
-        buffers: &mut [IoSliceMut<'_>],
-        meta: &mut [RecvMeta],
-    ) -> Poll<io::Result<usize>> {
-        let count = ready!(self.0.poll_recv(context, buffers, meta))?;
-        for meta in &mut meta[..count] {
+impl Layer for Mapped {
+    fn on_received(&mut self, _buffers: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) {
+        for meta in meta {
             if let IpAddr::V4(address) = meta.addr.ip() {
                 meta.addr.set_ip(address.to_ipv6_mapped().into());
             }
         }
-        Poll::Ready(Ok(count))
     }
 
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
-    }
-
-    fn max_receive_segments(&self) -> NonZeroUsize {
-        self.0.max_receive_segments()
-    }
-
-    fn may_fragment(&self) -> bool {
-        self.0.may_fragment()
+    fn sending(&self) -> Option<Box<dyn Sending>> {
+        Some(Box::new(Self))
     }
 }
 
-impl UdpSender for Sender {
-    fn poll_send(
-        mut self: Pin<&mut Self>,
-        transmit: &Transmit<'_>,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        let mut destination = transmit.destination;
-        destination.set_ip(destination.ip().to_canonical());
-        let transmit = Transmit {
-            destination,
-            ..transmit.clone()
-        };
-        self.0.as_mut().poll_send(&transmit, context)
-    }
-
-    fn max_transmit_segments(&self) -> NonZeroUsize {
-        self.0.max_transmit_segments()
+impl Sending for Mapped {
+    fn outgoing<'a>(&self, transmit: &Transmit<'a>) -> Transmit<'a> {
+        let mut outgoing = transmit.clone();
+        let own = outgoing.destination.ip().to_canonical();
+        outgoing.destination.set_ip(own);
+        outgoing
     }
 }

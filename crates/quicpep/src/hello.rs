@@ -9,16 +9,15 @@
 //! Memory is bounded by [`MOST`] unfinished flights of [`LONGEST`] bytes; the oldest goes.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, IoSliceMut};
+use std::io::IoSliceMut;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, ready};
 
-use bentpipe_quic::version2::socket::Version2Socket;
+use bentpipe_quic::layer::{self, Layer};
+use bentpipe_quic::version2::socket::Version2;
 use bytes::{Buf as _, BytesMut};
 use noq::udp::RecvMeta;
-use noq::{AsyncUdpSocket, ConnectionId, PathId, UdpSender};
+use noq::{AsyncUdpSocket, ConnectionId, PathId};
 use noq_proto::crypto::ServerConfig as Crypto;
 use rustls::server::{ClientHello as TlsHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -76,10 +75,7 @@ impl Hellos {
 
     /// `socket`, with an eye on what comes in. QUIC version 2 looks like version 1 above it.
     pub fn tap(&self, socket: Box<dyn AsyncUdpSocket>) -> Box<dyn AsyncUdpSocket> {
-        Box::new(Tap {
-            socket: Box::new(Version2Socket(socket)),
-            hellos: self.clone(),
-        })
+        Tap(self.clone()).over(Version2.over(socket))
     }
 
     /// Waits for the ClientHello of the connection that `from` begins with the connection ID
@@ -322,43 +318,16 @@ fn varint(data: &mut &[u8]) -> Option<u64> {
     Some(value & (u64::MAX >> (66 - 8 * length)))
 }
 
-/// A socket whose first flights are read.
+/// Over a socket whose first flights are read.
 #[derive(Debug)]
-struct Tap {
-    socket: Box<dyn AsyncUdpSocket>,
-    hellos: Hellos,
-}
+struct Tap(Hellos);
 
-impl AsyncUdpSocket for Tap {
-    fn create_sender(&self) -> Pin<Box<dyn UdpSender>> {
-        self.socket.create_sender()
-    }
-
-    fn poll_recv(
-        &mut self,
-        context: &mut Context<'_>,
-        buffers: &mut [IoSliceMut<'_>],
-        meta: &mut [RecvMeta],
-    ) -> Poll<io::Result<usize>> {
-        let count = ready!(self.socket.poll_recv(context, buffers, meta))?;
-        for (buffer, meta) in buffers.iter().zip(meta.iter()).take(count) {
-            // One entry may hold several datagrams of one length (GRO).
-            for datagram in buffer[..meta.len].chunks(meta.stride.max(1)) {
-                self.hellos.read(meta.addr, datagram);
+impl Layer for Tap {
+    fn on_received(&mut self, buffers: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) {
+        for (buffer, meta) in buffers.iter().zip(meta) {
+            for datagram in layer::datagrams(&buffer[..meta.len], Some(meta.stride)) {
+                self.0.read(meta.addr, datagram);
             }
         }
-        Poll::Ready(Ok(count))
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
-    }
-
-    fn max_receive_segments(&self) -> std::num::NonZeroUsize {
-        self.socket.max_receive_segments()
-    }
-
-    fn may_fragment(&self) -> bool {
-        self.socket.may_fragment()
     }
 }

@@ -3,14 +3,11 @@
 
 mod support;
 
-use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroUsize;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bentpipe_quic::layer::{self, Layer, Sending};
 use bentpipe_tunnel::terminal::Terminal;
 use bentpipe_tunnel::terminal::dns::{Over, Resolver, Settings};
 use bentpipe_units::Bytes;
@@ -18,8 +15,8 @@ use bentpipe_vnet::clock::Clock;
 use bentpipe_vnet::network::Network;
 use hickory_proto::op::{Message, MessageType, OpCode, Query};
 use hickory_proto::rr::{Name, RecordType};
-use noq::udp::{RecvMeta, Transmit};
-use noq::{AsyncUdpSocket, Endpoint, EndpointConfig, UdpSender};
+use noq::udp::Transmit;
+use noq::{AsyncUdpSocket as _, Endpoint, EndpointConfig};
 use support::{
     GATEWAY, Internet, NAME_SERVER, Setup, Stream, endpoint, in_virtual_time, now, sockets,
     stream_pair,
@@ -38,61 +35,22 @@ const NAME: &str = "www.example.com.";
 /// What a socket has sent, and when.
 type Sent = Arc<Mutex<Vec<(Instant, Vec<u8>)>>>;
 
-/// A socket with a capture of what is sent by it.
-#[derive(Debug)]
-struct Captured<S> {
-    inner: S,
-    sent: Sent,
-}
+/// Over a socket: captures what is sent by it.
+#[derive(Debug, Clone)]
+struct Capture(Sent);
 
-impl<S: AsyncUdpSocket> AsyncUdpSocket for Captured<S> {
-    fn create_sender(&self) -> Pin<Box<dyn UdpSender>> {
-        Box::pin(CapturedSender {
-            inner: self.inner.create_sender(),
-            sent: self.sent.clone(),
-        })
-    }
-
-    fn poll_recv(
-        &mut self,
-        context: &mut Context<'_>,
-        buffers: &mut [IoSliceMut<'_>],
-        meta: &mut [RecvMeta],
-    ) -> Poll<io::Result<usize>> {
-        self.inner.poll_recv(context, buffers, meta)
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.inner.local_addr()
-    }
-
-    fn may_fragment(&self) -> bool {
-        self.inner.may_fragment()
+impl Layer for Capture {
+    fn sending(&self) -> Option<Box<dyn Sending>> {
+        Some(Box::new(self.clone()))
     }
 }
 
-#[derive(Debug)]
-struct CapturedSender {
-    inner: Pin<Box<dyn UdpSender>>,
-    sent: Sent,
-}
-
-impl UdpSender for CapturedSender {
-    fn poll_send(
-        mut self: Pin<&mut Self>,
-        transmit: &Transmit<'_>,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        let segment = transmit.segment_size.unwrap_or(transmit.contents.len());
-        for datagram in transmit.contents.chunks(segment.max(1)) {
+impl Sending for Capture {
+    fn on_sent(&mut self, transmit: &Transmit<'_>) {
+        for datagram in layer::datagrams(transmit.contents, transmit.segment_size) {
             let sent = (now(), datagram.to_vec());
-            self.sent.lock().unwrap().push(sent);
+            self.0.lock().unwrap().push(sent);
         }
-        self.inner.as_mut().poll_send(transmit, context)
-    }
-
-    fn max_transmit_segments(&self) -> NonZeroUsize {
-        self.inner.max_transmit_segments()
     }
 }
 
@@ -123,15 +81,12 @@ impl World {
         let (network, inner, gateway_socket) = sockets(clock, &setup.scenario);
         let sent = Sent::default();
         let address = inner.local_addr().unwrap();
-        let captured = Captured {
-            inner,
-            sent: sent.clone(),
-        };
+        let socket = Capture(sent.clone()).over(Box::new(inner));
         let gateway = endpoint(clock, gateway_socket, Some(setup.server()));
         let mut config = EndpointConfig::default();
         config.rng_seed(Some([9; 32]));
         let runtime = Arc::new(clock.clone());
-        let own = Endpoint::new_with_abstract_socket(config, None, Box::new(captured), runtime);
+        let own = Endpoint::new_with_abstract_socket(config, None, socket, runtime);
         let (terminal, keep) = Terminal::new(setup.connector(own.unwrap()));
         let keeping = tokio::spawn(async move { match keep.await {} });
         let world = Self {

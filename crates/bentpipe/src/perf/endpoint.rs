@@ -8,7 +8,8 @@ use anyhow::Context;
 use bentpipe_os::quic_socket;
 use bentpipe_perf::ecn::WithoutEcn;
 use bentpipe_perf::parameters::Parameters;
-use bentpipe_quic::version2::socket::Version2Socket;
+use bentpipe_quic::layer::Layer as _;
+use bentpipe_quic::version2::socket::Version2;
 use noq::{Endpoint, EndpointConfig, TokioRuntime};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
@@ -26,11 +27,11 @@ pub fn open(
 ) -> std::io::Result<Endpoint> {
     let (mut socket, _) = quic_socket::bind(address, server.is_some())?;
     if !parameters.ecn {
-        socket = Box::new(WithoutEcn(socket));
+        socket = WithoutEcn.over(socket);
     }
     let mut config = EndpointConfig::default();
     config.supported_versions(versions.to_vec());
-    let socket = Box::new(Version2Socket(socket));
+    let socket = Version2.over(socket);
     Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(TokioRuntime))
 }
 

@@ -11,7 +11,8 @@ use std::time::SystemTime;
 use bentpipe_os::machine::Machine;
 use bentpipe_os::privileges::{self, Needs};
 use bentpipe_os::{limits, quic_socket, secret};
-use bentpipe_quic::version2::socket::Version2Socket;
+use bentpipe_quic::layer::Layer as _;
+use bentpipe_quic::version2::socket::Version2;
 use bentpipe_quicpep::close::Code;
 use bentpipe_quicpep::hello::Hellos;
 use bentpipe_quicpep::memory::Memory;
@@ -174,7 +175,7 @@ async fn serve(
         .or_else(|_| quic_socket::bind(([0, 0, 0, 0], 0).into(), false))
         .map_err(|error| anyhow::anyhow!("no UDP socket can be opened: {error}"))?;
     let onwards = endpoint(
-        Box::new(Version2Socket(onwards.0)),
+        Version2.over(onwards.0),
         None,
         config.towards_next.version_number(),
     )?;

@@ -80,7 +80,7 @@ impl Satellite {
             });
             let half = Span::from_nanos(rtt.as_nanos() / 2);
             let quarter = Span::from_nanos(rtt.as_nanos() / 4).max(MIN_RATE_INTERVAL);
-            let silent = self.silence_end + rtt + half >= now && self.silence_end > Time::ZERO;
+            let silent = (self.silence.end()).is_some_and(|end| end + rtt + half >= now);
             let (from, until, over) = if silent {
                 let half = half.max(MIN_RATE_INTERVAL);
                 (half, half + half, half)

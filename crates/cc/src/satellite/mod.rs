@@ -13,6 +13,7 @@
 //!   carried. Only losses with a queue before them count as what they are.
 //! - [`drain_probe`]: now and then the queue is let run dry, which shows the base round trip, and
 //!   whether what was taken for a queue is only a longer path.
+//! - [`silence`]: when the acknowledgements stop for a while, and why.
 //! - [`competitive_mode`]: when someone else keeps the queue full, follow RFC 9438 so that
 //!   neither side starves.
 //!
@@ -25,6 +26,7 @@ mod queue;
 mod cruise;
 mod drain_probe;
 mod losses;
+mod silence;
 mod competitive_mode;
 
 use bentpipe_units::{Span, Time};
@@ -38,6 +40,7 @@ use constants::*;
 use drain_probe::DrainProbe;
 use losses::Losses;
 use queue::Queue;
+use silence::Silence;
 use train::{Shown, Train};
 
 /// What the controller is doing.
@@ -122,19 +125,7 @@ pub struct Satellite {
     base_steady: bool,
     /// Congestion of packets sent until then has been answered.
     recovery_from: Option<Time>,
-    /// Mean time between ACK frames, seconds.
-    ack_interval: f64,
-    last_frame: Time,
-    /// When acknowledgements came again after a silence, and after that or a pause of the sender.
-    silence_end: Time,
-    gap_end: Time,
-    /// Losses told until then are of packets that a silence has taken along, unless silences follow
-    /// each other within two round trips.
-    lost_in_silence_until: Time,
-    /// The latest pause of the sender as long as a silence: its end and length.
-    pause: (Time, Span),
-    /// When the newest packet left that is acknowledged, and that of the frames before.
-    newest: (Time, Time),
+    silence: Silence,
     /// Share of the target that marks have left.
     marked_target: f64,
 }
@@ -206,13 +197,7 @@ impl Satellite {
             fall_measured: false,
             base_steady: true,
             recovery_from: None,
-            ack_interval: 0.0,
-            last_frame: Time::ZERO,
-            silence_end: Time::ZERO,
-            gap_end: Time::ZERO,
-            lost_in_silence_until: Time::ZERO,
-            pause: (Time::ZERO, Span::ZERO),
-            newest: (Time::ZERO, Time::ZERO),
+            silence: Silence::new(),
             marked_target: 1.0,
         }
     }
@@ -244,8 +229,8 @@ impl Satellite {
     /// packet that completes the number asked for: no sample is without it.
     fn ack_wait(&self) -> f64 {
         let few = self.pipe() < 2.0 * ACK_PACKETS * self.packet;
-        if few && self.ack_interval * self.rate < ACK_PACKETS * self.packet {
-            self.ack_interval.min(0.5 * self.base())
+        if few && self.silence.interval() * self.rate < ACK_PACKETS * self.packet {
+            self.silence.interval().min(0.5 * self.base())
         } else {
             0.0
         }
@@ -273,17 +258,6 @@ impl Satellite {
     /// Whether so much queue stands that the path must be full.
     fn is_full(&self) -> bool {
         self.queue.standing() > FULL_QUEUE * self.base()
-    }
-
-    /// Seconds for which nothing was sent between what the frames before have acknowledged and this one.
-    fn own_pause(&self) -> f64 {
-        let (end, length) = self.pause;
-        let (newest, before) = self.newest;
-        if before < end && end <= newest {
-            length.as_secs_f64()
-        } else {
-            0.0
-        }
     }
 
     fn rtt(&self) -> Span {
@@ -403,9 +377,7 @@ impl Controller for Satellite {
         let pause = packet
             .now
             .since(std::mem::replace(&mut self.last_sent, packet.now));
-        if pause.as_secs_f64() > MIN_SILENCE {
-            self.pause = (packet.now, pause);
-        }
+        self.silence.on_sent(packet.now, pause);
         let missed = self.rate * pause.as_secs_f64() - packet.bytes as f64;
         let room = self.window().saturating_sub(self.clock.in_flight()) as f64;
         if self.phase == Phase::Cruise
@@ -425,7 +397,7 @@ impl Controller for Satellite {
         if !waiting {
             // The silence before a new flight was idleness.
             self.last_acked = packet.now;
-            self.last_frame = packet.now + self.rtt();
+            self.silence.on_idle(packet.now + self.rtt());
         } else if silent > BLACKOUT_ROUND_TRIPS * self.rtt().as_secs_f64()
             && self.queue.base().is_some()
         {
@@ -441,7 +413,7 @@ impl Controller for Satellite {
     }
 
     fn on_acked(&mut self, packet: &Acked) {
-        self.newest.0 = self.newest.0.max(packet.sent);
+        self.silence.on_acked(packet.sent);
         self.clock.on_acked(packet.bytes);
         self.queue.on_acked(packet);
         self.train.on_acked(packet);
@@ -480,35 +452,10 @@ impl Controller for Satellite {
             self.hold(now);
             self.blackout_losses_until = now + self.rtt() + self.rtt();
         }
-        if now > self.last_frame {
-            let interval = now.since(self.last_frame).as_secs_f64();
-            let usual = SILENT_INTERVALS * self.ack_interval;
-            let longest = (SILENCE * self.base()).max(MIN_SILENCE).max(usual);
-            if interval > longest {
-                // What is measured across it shows the gap, not the path.
-                let silent = interval - self.own_pause() > longest;
-                let before = if silent {
-                    self.silence_end
-                } else {
-                    self.gap_end
-                };
-                if now.since(before) > self.rtt() + self.rtt() {
-                    let measured = now + self.rtt() + MIN_RATE_INTERVAL;
-                    self.hold_until = self.hold_until.max(measured);
-                    if silent {
-                        self.lost_in_silence_until = now + self.rtt();
-                    }
-                }
-                if silent {
-                    self.silence_end = now;
-                }
-                self.gap_end = now;
-            }
-            let interval = interval.min(self.base());
-            self.ack_interval += 0.02 * (interval - self.ack_interval);
+        if self.silence.on_acks_done(now, self.base(), self.rtt()) {
+            let measured = now + self.rtt() + MIN_RATE_INTERVAL;
+            self.hold_until = self.hold_until.max(measured);
         }
-        self.last_frame = now;
-        self.newest.1 = self.newest.0;
         let base_before = self.base();
         // A queue grows by a packet at a time, which shows where few fill the pipe, and by the train.
         let grain = if self.rate == 0.0 {
@@ -572,7 +519,7 @@ impl Controller for Satellite {
                 let more = self.rtt().as_secs_f64() - average.as_secs_f64();
                 let full = more > (EXIT_RTT_GROWTH * self.base()).max(2.0 * self.queue.noise());
                 // Behind a silence what was held looks like a queue.
-                let held = now < self.silence_end + self.rtt() && self.silence_end > Time::ZERO;
+                let held = (self.silence.end()).is_some_and(|end| now < end + self.rtt());
                 if !held && (full || self.is_full()) {
                     self.leave_slow_start(now);
                 }
@@ -621,7 +568,7 @@ impl Controller for Satellite {
             || packet.now < self.blackout_losses_until
             || self.frame.1 > BURST * self.frame.0.max(1);
         // What a silence has taken along does not say how much the path carries.
-        if packet.now >= self.lost_in_silence_until {
+        if !self.silence.has_taken_losses(packet.now) {
             self.round.lost += packet.bytes;
             // What a long queue drops, the queue itself answers for.
             self.round.lost_packets += u64::from(!self.queue_is_long());

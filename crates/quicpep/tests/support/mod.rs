@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bentpipe_link::Scenario;
+use bentpipe_quic::layer::Layer as _;
 use bentpipe_quic::version2::VERSION_2;
-use bentpipe_quic::version2::socket::Version2Socket;
+use bentpipe_quic::version2::socket::Version2;
 use bentpipe_quicpep::hello::Hellos;
 use bentpipe_quicpep::memory::Memory;
 use bentpipe_quicpep::next_hop::{NextHops, Resolve};
@@ -113,7 +114,7 @@ pub struct Row {
 
 /// A socket that reads both versions of QUIC; [`Hellos::tap`] makes another into one.
 fn both_versions(socket: MemorySocket) -> Box<dyn noq::AsyncUdpSocket> {
-    Box::new(Version2Socket(Box::new(socket)))
+    Version2.over(Box::new(socket))
 }
 
 /// Where the right end of hop `number` listens.

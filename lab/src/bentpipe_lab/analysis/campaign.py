@@ -42,6 +42,8 @@ class PointRow:
     verdicts: Mapping[str, int]
     late: int
     """Attempts in which the emulator was late; they count nowhere."""
+    shown: tuple[int, int] | None = None
+    """Repetition and attempt of the first run that ended well: the one that figures over time are of."""
 
     @property
     def n_ok(self) -> int:
@@ -114,6 +116,7 @@ def rows(runs: pl.DataFrame) -> list[PointRow]:
                 interval=statistics.median_interval(times) if times else None,
                 verdicts=dict(Counter(each["verdict"] for each in counting)),
                 late=sum(each["verdict"] == "emulator late" for each in of_point),
+                shown=(good[0]["repetition"], good[0]["attempt"]) if good else None,
             )
         )
     return found

@@ -24,6 +24,7 @@ from bentpipe_lab.hosts import cable
 from bentpipe_lab.matrix import ends
 from bentpipe_lab.net import host, interrupt, netns
 from bentpipe_lab.net.netns import Namespace, OwnNetwork
+from bentpipe_lab.net.process import Process
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.stacks import cache
 from bentpipe_lab.stacks.endpoint import Endpoint, Site, endpoint, listens
@@ -114,12 +115,12 @@ def _done(task: Task, directory: Path) -> dict[str, Any]:
         installed = cache.root()
         ends.refuse_absent(task.role, each, installed)
         site = _site(task, directory)
-        with _network(task) as where, ends.captured(where, task.device, directory, task.role):
+        with _network(task) as where, ends.captured(where, task.device, directory, task.role) as capture:
             if task.role == "server" and listens(where):
                 raise ends.EndedError(Verdict.FAILED, "UDP port 443 is in use on the server's machine")  # noqa: TRY301
             with _endpoint(task, each, where, directory, installed, site) as part:
                 ended.append(part)
-                _serve(where, part) if task.role == "server" else _fetch(task, part)
+                _serve(where, part, capture) if task.role == "server" else _fetch(task, part, capture)
         verdict, detail = Verdict.OK, ""
         if task.role == "client":
             verdict, detail = ends.judged(ended[0], task.file, ends.content_hash(site.www / task.file))
@@ -163,21 +164,22 @@ def _endpoint(task: Task, each: Manifest, where: Namespace, directory: Path, ins
     )  # fmt: skip
 
 
-def _serve(where: Namespace, server: Endpoint) -> None:
+def _serve(where: Namespace, server: Endpoint, capture: Process) -> None:
     ends.await_ready(where, server)
     _say("ready")
     while not _told(ends.LOOK_S):
         ends.refuse_dead(server)
         ends.refuse_over(server)
+        ends.refuse_ended(capture)
 
 
-def _fetch(task: Task, client: Endpoint) -> None:
+def _fetch(task: Task, client: Endpoint, capture: Process) -> None:
     def stopped() -> None:
         if _told(0):
             raise ends.EndedError(Verdict.FAILED, "the run was ended from the lab's machine")
 
     _say("ready")
-    ends.await_end(client, task.file, task.limit_s, stopped, lambda: None)
+    ends.await_end(client, task.file, task.limit_s, stopped, lambda: ends.refuse_ended(capture))
 
 
 def _told(patience_s: float) -> bool:

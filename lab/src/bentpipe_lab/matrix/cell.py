@@ -2,13 +2,14 @@
 
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bentpipe_lab.matrix import competing, ends, evidence, link_records
 from bentpipe_lab.net.authority import Authority
 from bentpipe_lab.net.netns import Namespace
+from bentpipe_lab.net.process import Process
 from bentpipe_lab.net.topology import SERVER4, Topology
 from bentpipe_lab.records.sample import Outcome
 from bentpipe_lab.records.verdict import Verdict
@@ -94,12 +95,15 @@ def _measured(path: Topology, request: Request, both: Agreed, installed: Path) -
     begun_ns = time.time_ns()
     with (
         competing.competing(path, request.beside, directory) as other,
-        ends.captured(path.client, "lan0", directory, "client"),
-        ends.captured(path.server, "gnd0", directory, "server"),
+        ends.captured(path.client, "lan0", directory, "client") as near,
+        ends.captured(path.server, "gnd0", directory, "server") as far,
     ):
         try:
-            _fetch(path, request, both, installed, directory, site, parts)
+            _fetch(path, request, both, installed, directory, site, parts, (near, far))
             verdict, detail = ends.judged(parts["client"], request.file, digest)
+            if verdict is Verdict.OK:
+                ends.refuse_ended(near)
+                ends.refuse_ended(far)
         except ends.EndedError as error:
             verdict, detail = error.verdict, error.detail
         link_records.handed_over(path)
@@ -113,7 +117,7 @@ def _measured(path: Topology, request: Request, both: Agreed, installed: Path) -
 
 def _fetch(
     path: Topology, request: Request, both: Agreed, installed: Path, directory: Path, site: Site,
-    parts: dict[str, Endpoint],
+    parts: dict[str, Endpoint], captures: Sequence[Process],
 ) -> None:  # fmt: skip
     """Start the server, then the client, and wait for the client's end."""
     with endpoint(
@@ -128,10 +132,13 @@ def _fetch(
             requests=[ends.url(request.file)],
         ) as client:  # fmt: skip
             parts["client"] = client
-            ends.await_end(
-                client, request.file, request.limit_s,
-                lambda: ends.refuse_dead(server), lambda: ends.refuse_over(server),
-            )  # fmt: skip
+
+            def bounds() -> None:
+                ends.refuse_over(server)
+                for capture in captures:
+                    ends.refuse_ended(capture)
+
+            ends.await_end(client, request.file, request.limit_s, lambda: ends.refuse_dead(server), bounds)
 
 
 def _site(path: Topology) -> Site:

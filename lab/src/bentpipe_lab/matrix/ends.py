@@ -23,6 +23,8 @@ SETTLE_S = 0.1
 CAPTURE_KIB = 8192
 """Room for more than a second at 20 Mbit/s. The kernel clears it when a capture begins, and lets no other thread in
 meanwhile, the emulator's included: 10 ms for 64 MiB, 3 ms for this."""
+MOST_CAPTURED = 1 << 30
+"""Bytes of one capture: an end that sends without end is ended, not the disk."""
 POLL_S = 0.02
 LINGER_S = 3.0
 """How long a client that has the whole file may take to close its connection."""
@@ -51,13 +53,17 @@ def refuse_absent(role: str, manifest: Manifest, installed: Path) -> None:
 
 def await_ready(where: Namespace, server: Endpoint) -> None:
     """Wait until the server's socket is there."""
-    deadline = time.monotonic() + READY_S
+    looked = time.monotonic()
+    deadline = looked + READY_S
     while not listens(where):
         if server.exit_code is not None:
             verdict = Verdict.UNSUPPORTED if server.exit_code == cache.NOT_TO_BE_HAD else Verdict.SERVER_DIED
             raise EndedError(verdict, f"the server ended with {server.exit_code} before it listened: {server.said()}")
         if time.monotonic() > deadline:
             raise EndedError(Verdict.SERVER_DIED, f"the server did not listen within {READY_S:.0f} s: {server.said()}")
+        if time.monotonic() - looked > LOOK_S:
+            looked = time.monotonic()
+            refuse_over(server)
         time.sleep(POLL_S)
     time.sleep(SETTLE_S)
 
@@ -72,6 +78,14 @@ def refuse_over(part: Endpoint) -> None:
     """End the run where an end is over its bounds."""
     if over := part.over_its_bounds():
         raise EndedError(Verdict.FAILED, f"the {part.role} {over}")
+
+
+def refuse_ended(capture: Process) -> None:
+    """End the run where its capture has ended: it was full, or somebody ended it."""
+    if capture.exit_code == -signal.SIGXFSZ:
+        raise EndedError(Verdict.FAILED, f"more packets than a capture of {MOST_CAPTURED >> 20} MiB holds")
+    if capture.exit_code is not None:
+        raise EndedError(Verdict.CAPTURE_DAMAGED, f"{capture.name} ended with {capture.exit_code}{capture.tail()}")
 
 
 def await_end(
@@ -141,11 +155,12 @@ def content_hash(file: Path) -> str:
 
 
 @contextmanager
-def captured(where: Namespace, device: str, directory: Path, side: str) -> Iterator[None]:
-    """What passes a device of one side while the block runs, in `SIDE.pcap`."""
-    argv = ["nice", "-n", "-10", "tcpdump", "-i", device, "-n", "-s", "2048", "-B", str(CAPTURE_KIB),
-            "--time-stamp-precision=nano", "--immediate-mode", "-Z", "root", "-w", str(directory / f"{side}.pcap"),
-            "udp", "port", str(PORT)]  # fmt: skip
+def captured(where: Namespace, device: str, directory: Path, side: str) -> Iterator[Process]:
+    """What passes a device of one side while the block runs, in `SIDE.pcap`; the program that captures it."""
+    argv = ["nice", "-n", "-10", "prlimit", f"--fsize={MOST_CAPTURED}", "--core=0",
+            "tcpdump", "-i", device, "-n", "-s", "2048", "-B", str(CAPTURE_KIB), "--time-stamp-precision=nano",
+            "--immediate-mode", "-Z", "root", "-w", str(directory / f"{side}.pcap"), "udp", "port", str(PORT),
+            ]  # fmt: skip
     process = Process(f"tcpdump-{side}", where.command(argv), directory)
     try:
         deadline = time.monotonic() + 15
@@ -153,7 +168,7 @@ def captured(where: Namespace, device: str, directory: Path, side: str) -> Itera
             if process.exit_code is not None or time.monotonic() > deadline:
                 raise ProgramError(f"tcpdump does not listen{process.tail()}")
             time.sleep(POLL_S)
-        yield
+        yield process
         time.sleep(SETTLE_S)
     finally:
         process.signal(signal.SIGINT)

@@ -48,8 +48,14 @@ def outcome(
     metrics: dict[str, float | None] = {"packets_missed": float(sum(missed))}
     facts: dict[str, Any] = {"asked protocol": protocol}
     facts |= {f"{role}'s exit code": part.exit_code for role, part in parts.items()}
+    unread = {f"the {side}'s capture": why for side in SIDES if (why := _unread(traces[side]))}
+    facts |= unread
     received, seconds = 0, None
-    if seen is not None:
+    if verdict is Verdict.OK and unread:
+        verdict, detail = Verdict.CAPTURE_DAMAGED, "; ".join(f"{whose}: {why}" for whose, why in unread.items())
+    if verdict is Verdict.CAPTURE_DAMAGED:
+        pass  # a part of the packets says nothing of the whole
+    elif seen is not None:
         received = seen["server_sent"]["stream_bytes"]
         spoken = seen["application_protocol"]
         facts |= {"spoken protocol": spoken, "not decrypted": seen["undecrypted"]}
@@ -114,6 +120,11 @@ def _kept(
     if (file := directory / link_records.TABLE).is_file():
         files[link_records.TABLE] = str(file)
     return files
+
+
+def _unread(trace: Mapping[str, Any]) -> str | None:
+    """Why a capture could not be read to its end; None where it could."""
+    return trace.get("error") or trace.get("damage")
 
 
 def _largest_connection(trace: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -19,7 +19,7 @@ DEFINITIONS = {
     "goodput_server_packets_bit_s": "between the server's first and last 1-RTT packet, as the interop runner counts",
     "goodput_request_bit_s": "from the client's first stream byte to the last new byte of the answer",
 }
-APART = (Verdict.NOT_INSTALLED, Verdict.UNSUPPORTED, Verdict.EMULATOR_LATE)
+APART = (Verdict.NOT_INSTALLED, Verdict.UNSUPPORTED, Verdict.EMULATOR_LATE, Verdict.CAPTURE_DAMAGED)
 """Verdicts that say nothing of how a pair performs."""
 
 
@@ -35,7 +35,7 @@ class Cell:
     """What else its point has: windows, controller, initial window."""
     n_ok: int
     n: int
-    """Runs that say something: neither late nor unsupported."""
+    """Runs that say something: without those of `APART`."""
     late: int
     verdicts: dict[str, int]
     goodput_bit_s: list[float]

@@ -29,6 +29,8 @@ class Verdict(StrEnum):
     """The server ended, or did not begin to listen; its exit code and last words are in the detail."""
     UNSUPPORTED = "unsupported"
     """The two ends have no protocol in common, or one has no such knob."""
+    CAPTURE_DAMAGED = "capture damaged"
+    """The file came, but the capture of its packets cannot be read to its end: nothing was measured."""
     NOT_INSTALLED = "not installed"
     """An implementation could not be installed here."""
     PROGRAM_MISSING = "program missing"

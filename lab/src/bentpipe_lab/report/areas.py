@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from bentpipe_lab.analysis.campaign import PointRow
-from bentpipe_lab.report.charts import MOST_PANELS, Chart, Looks, finish, first_samples, grid, panels_of
+from bentpipe_lab.report.charts import MOST_PANELS, Chart, Looks, finish, grid, panels_of, shown_samples
 from bentpipe_lab.report.style import INK
 from bentpipe_lab.report.style import svg as drawing
 
@@ -18,9 +18,9 @@ Means = Mapping[str, Sequence[tuple[float, float]]]
 
 
 def working_areas(rows: Sequence[PointRow], samples: Path, means: Means) -> list[Chart]:
-    """A figure of the first repetitions, a panel for each setting; none where no run tells round-trip times."""
+    """A figure of runs that ended well, a panel for each setting; none where no run tells round-trip times."""
     panels = panels_of(rows)[:MOST_PANELS]
-    by_point = first_samples(samples, [row for _, some in panels for row in some])
+    by_point = shown_samples(samples, [row for _, some in panels for row in some])
     dots = {row.point: _seconds(by_point[row.point]) for _, some in panels for row in some if row.point in by_point}
     panels = [(title, [row for row in some if dots.get(row.point)]) for title, some in panels]
     panels = [(title, some) for title, some in panels if some]
@@ -48,7 +48,7 @@ def working_areas(rows: Sequence[PointRow], samples: Path, means: Means) -> list
     return [
         Chart(
             "working-areas", drawing(figure),
-            f"Working areas: a dot is a second of the first repetition; best is up and left.{crosses}",
+            f"Working areas: a dot is a second of the first run that ended well; best is up and left.{crosses}",
             f"Goodput against round-trip time in {len(panels)} panels", table,
         )
     ]  # fmt: skip

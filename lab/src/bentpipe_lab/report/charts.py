@@ -238,13 +238,13 @@ def _sweep(axis: str, numbers: Mapping[str, float], unit: str, rows: Sequence[Po
 
 
 def ratios(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Chart]:
-    """Bytes received until a moment as a multiple of the baseline's, in the first repetition of each."""
+    """Bytes received until a moment as a multiple of the baseline's, in the first run of each that ended well."""
     groups = [
         (base, others)
         for base, others in settings(rows)
         if base.axes["system"] in BASELINES and 0 < len(others) < MOST_VARIANTS
     ]
-    by_point = first_samples(samples, [row for base, others in groups[:MOST_PANELS] for row in (base, *others)])
+    by_point = shown_samples(samples, [row for base, others in groups[:MOST_PANELS] for row in (base, *others)])
     panels = [
         (base, [row for row in others if row.point in by_point])
         for base, others in groups[:MOST_PANELS]
@@ -275,29 +275,27 @@ def ratios(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Chart]
     return [
         Chart(
             "ratio-over-time", drawing(figure),
-            "Bytes received until then as a multiple of the baseline's, first repetition.",
+            "Bytes received until then as a multiple of the baseline's, in the first run of each that ended well.",
             f"Ratios of bytes received over time in {len(panels)} panels", table,
         )
     ]  # fmt: skip
 
 
-def first_samples(samples: Path, rows: Sequence[PointRow]) -> dict[str, pl.DataFrame]:
-    """How the first repetition of each point went, by point; without those of which next to nothing is known."""
+def shown_samples(samples: Path, rows: Sequence[PointRow]) -> dict[str, pl.DataFrame]:
+    """How the run that is shown of each point went, by point; without those of which next to nothing is known."""
     if not samples.exists():
         return {}
-    found = (
-        pl.scan_parquet(samples)
-        .filter(pl.col("repetition") == 1, pl.col("attempt") == 1)
-        .filter(pl.col("point").is_in([row.point for row in rows]))
-        .collect()
-    )
+    names = {"point": pl.String, "repetition": pl.Int64, "attempt": pl.Int64}
+    wanted = {(row.point, *row.shown) for row in rows if row.shown is not None}
+    shown = pl.LazyFrame(sorted(wanted), schema=names, orient="row")
+    found = pl.scan_parquet(samples).join(shown, on=list(names), maintain_order="left").collect()
     grouped = found.group_by("point", maintain_order=True)
     return {str(key[0]): frame for key, frame in grouped if frame.height > 2}
 
 
 def over_time(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Chart]:
-    """Goodput, window and round-trip time of the first repetition, over time."""
-    by_point = first_samples(samples, [row for _, group in panels_of(rows)[:MOST_PANELS] for row in group])
+    """Goodput, window and round-trip time of the first run that ended well, over time."""
+    by_point = shown_samples(samples, [row for _, group in panels_of(rows)[:MOST_PANELS] for row in group])
     charts = []
     for number_, (title, group) in enumerate(panels_of(rows)[:MOST_PANELS], start=1):
         drawn = [(row, by_point[row.point]) for row in group if row.point in by_point]
@@ -333,7 +331,7 @@ def over_time(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Cha
         charts.append(
             Chart(
                 f"over-time-{number_}", drawing(figure),
-                "The first repetition over time: what arrives, the sender's window, the round-trip time it sees"
+                "The first run of each that ended well: what arrives, the sender's window, the round-trip time it sees"
                 f"{', and how long packets wait in the queue' if queued else ''}.",
                 f"{', '.join(names)} over time, {title}", table,
             )

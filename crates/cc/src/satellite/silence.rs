@@ -1,0 +1,110 @@
+//! Silences of the acknowledgements: packets are held, or the link is dark, or this end has sent nothing.
+
+use bentpipe_units::{Span, Time};
+
+use super::constants::{MIN_SILENCE, SILENCE, SILENT_INTERVALS};
+
+#[derive(Debug, Clone)]
+pub(super) struct Silence {
+    /// Mean time between ACK frames, seconds.
+    interval: f64,
+    last_frame: Time,
+    /// When acknowledgements came again after a silence, and after that or a pause of the sender.
+    silence_end: Time,
+    gap_end: Time,
+    /// Losses told until then are of packets that a silence has taken along, unless silences follow
+    /// each other within two round trips.
+    lost_until: Time,
+    /// The latest pause of the sender as long as a silence: its end and length.
+    pause: (Time, Span),
+    /// When the newest packet left that is acknowledged, and that of the frames before.
+    newest: (Time, Time),
+}
+
+impl Silence {
+    pub(super) fn new() -> Self {
+        Self {
+            interval: 0.0,
+            last_frame: Time::ZERO,
+            silence_end: Time::ZERO,
+            gap_end: Time::ZERO,
+            lost_until: Time::ZERO,
+            pause: (Time::ZERO, Span::ZERO),
+            newest: (Time::ZERO, Time::ZERO),
+        }
+    }
+
+    /// A packet leaves after a `pause` of the sender.
+    pub(super) fn on_sent(&mut self, now: Time, pause: Span) {
+        if pause.as_secs_f64() > MIN_SILENCE {
+            self.pause = (now, pause);
+        }
+    }
+
+    /// Nothing was under way: no acknowledgement is due before `until`.
+    pub(super) fn on_idle(&mut self, until: Time) {
+        self.last_frame = until;
+    }
+
+    /// A packet that left at `sent` is acknowledged.
+    pub(super) fn on_acked(&mut self, sent: Time) {
+        self.newest.0 = self.newest.0.max(sent);
+    }
+
+    /// An ACK frame has been told, with a round trip of `base` seconds at least and `rtt` on average: whether
+    /// it ends a gap. What is measured across that shows the gap, not the path.
+    pub(super) fn on_acks_done(&mut self, now: Time, base: f64, rtt: Span) -> bool {
+        let mut across = false;
+        if now > self.last_frame {
+            let interval = now.since(self.last_frame).as_secs_f64();
+            let usual = SILENT_INTERVALS * self.interval;
+            let longest = (SILENCE * base).max(MIN_SILENCE).max(usual);
+            if interval > longest {
+                let silent = interval - self.own_pause() > longest;
+                let before = if silent {
+                    self.silence_end
+                } else {
+                    self.gap_end
+                };
+                across = now.since(before) > rtt + rtt;
+                if silent {
+                    if across {
+                        self.lost_until = now + rtt;
+                    }
+                    self.silence_end = now;
+                }
+                self.gap_end = now;
+            }
+            self.interval += 0.02 * (interval.min(base) - self.interval);
+        }
+        self.last_frame = now;
+        self.newest.1 = self.newest.0;
+        across
+    }
+
+    /// Mean time between ACK frames, seconds.
+    pub(super) fn interval(&self) -> f64 {
+        self.interval
+    }
+
+    /// When acknowledgements came again after the latest silence.
+    pub(super) fn end(&self) -> Option<Time> {
+        (self.silence_end > Time::ZERO).then_some(self.silence_end)
+    }
+
+    /// Whether what is told lost `now` is what a silence has taken along.
+    pub(super) fn has_taken_losses(&self, now: Time) -> bool {
+        now < self.lost_until
+    }
+
+    /// Seconds for which nothing was sent between what the frames before have acknowledged and this one.
+    fn own_pause(&self) -> f64 {
+        let (end, length) = self.pause;
+        let (newest, before) = self.newest;
+        if before < end && end <= newest {
+            length.as_secs_f64()
+        } else {
+            0.0
+        }
+    }
+}
