@@ -55,10 +55,14 @@ impl Meter {
     /// `bytes` were handed to the transport.
     pub(crate) fn sent(&self, bytes: u64) {
         let take = |refused: u64| Some(refused.saturating_sub(bytes));
-        let refused = match self.refused.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+        let refused = match self
+            .refused
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+        {
             Ok(before) | Err(before) => before,
         };
-        self.sent.fetch_add(bytes.saturating_sub(refused), Ordering::Relaxed);
+        self.sent
+            .fetch_add(bytes.saturating_sub(refused), Ordering::Relaxed);
     }
 
     /// `bytes` of what was sent were refused as early data: they count once when they are sent again.

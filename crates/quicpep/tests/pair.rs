@@ -393,7 +393,10 @@ fn limits_of_streams_hold_through_two_proxies() {
             }
             assert_eq!(unread.len(), 3);
             let held = opened.get() - few.streams;
-            assert!(held <= ground().streams + satellite().streams, "{held} streams");
+            assert!(
+                held <= ground().streams + satellite().streams,
+                "{held} streams"
+            );
             for number in 0..STREAMS {
                 let mut stream = match unread.pop_front() {
                     Some(stream) => stream,
