@@ -138,18 +138,26 @@ pub(crate) fn receive(socket: &impl AsRawFd, buffer: &mut [u8]) -> io::Result<Re
     Ok(received)
 }
 
-/// Sends a datagram to `to`, or to whom the socket is connected to.
+/// What the kernel is told of datagrams that it sends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sent {
+    pub ecn: Option<EcnCodepoint>,
+    pub ipv6: bool,
+    /// There are several, of so many bytes each but for the last (udp(7), UDP_SEGMENT).
+    pub segment: Option<u16>,
+}
+
+/// Sends a datagram made of `parts`, or several, to `to`, or to whom the socket is connected to.
 pub(crate) fn send(
     socket: &impl AsRawFd,
-    datagram: &[u8],
+    parts: &[IoSlice<'_>],
     to: Option<SocketAddr>,
-    (ecn, ipv6): (Option<EcnCodepoint>, bool),
+    how: Sent,
 ) -> io::Result<()> {
-    /// Room for one number, aligned as cmsghdr is.
+    /// Room for two numbers, aligned as cmsghdr is.
     #[repr(align(8))]
-    struct Control([u8; 32]);
-    let mut control = Control([0; 32]);
-    let part = IoSlice::new(datagram);
+    struct Control([u8; 64]);
+    let mut control = Control([0; 64]);
     let to = to.map(SockAddr::from);
     // SAFETY: zero is a valid value of every field.
     #[expect(unsafe_code, reason = "no library writes these messages")]
@@ -158,26 +166,31 @@ pub(crate) fn send(
         message.msg_name = to.as_ptr().cast_mut().cast();
         message.msg_namelen = to.len();
     }
-    message.msg_iov = (&raw const part).cast_mut().cast();
-    message.msg_iovlen = 1;
-    if let Some(ecn) = ecn {
-        let number = libc::c_int::from(ecn as u8);
-        let size = libc::c_int::BITS / 8;
+    message.msg_iov = parts.as_ptr().cast_mut().cast();
+    message.msg_iovlen = parts.len();
+    let class = match how.ipv6 {
+        true => (libc::SOL_IPV6, libc::IPV6_TCLASS),
+        false => (libc::SOL_IP, libc::IP_TOS),
+    };
+    let mut tell = |(level, kind): (libc::c_int, libc::c_int), number: &[u8]| {
+        let at = message.msg_controllen;
+        let size = u32::try_from(number.len()).expect("a number is short");
         message.msg_control = control.0.as_mut_ptr().cast();
-        // SAFETY: there is room for one message with a C int, which lies where cmsg(3) says.
+        // SAFETY: there is room for both numbers, and each lies where cmsg(3) says.
         #[expect(unsafe_code, reason = "no library writes these messages")]
         unsafe {
-            message.msg_controllen = libc::CMSG_SPACE(size) as usize;
-            let header = libc::CMSG_FIRSTHDR(&raw const message);
-            ((*header).cmsg_level, (*header).cmsg_type) = match ipv6 {
-                true => (libc::SOL_IPV6, libc::IPV6_TCLASS),
-                false => (libc::SOL_IP, libc::IP_TOS),
-            };
+            let header = control.0.as_mut_ptr().add(at).cast::<libc::cmsghdr>();
+            ((*header).cmsg_level, (*header).cmsg_type) = (level, kind);
             (*header).cmsg_len = libc::CMSG_LEN(size) as usize;
-            libc::CMSG_DATA(header)
-                .cast::<libc::c_int>()
-                .write_unaligned(number);
+            libc::CMSG_DATA(header).copy_from_nonoverlapping(number.as_ptr(), number.len());
+            message.msg_controllen = at + libc::CMSG_SPACE(size) as usize;
         }
+    };
+    if let Some(ecn) = how.ecn {
+        tell(class, &libc::c_int::from(ecn as u8).to_ne_bytes());
+    }
+    if let Some(length) = how.segment {
+        tell((libc::SOL_UDP, libc::UDP_SEGMENT), &length.to_ne_bytes());
     }
     // SAFETY: the message points to memory that outlives the call, which writes none of it;
     // IoSlice has the layout of iovec.
@@ -210,7 +223,12 @@ mod tests {
             let to = one.local_addr().unwrap().as_socket();
             for bits in 0..4 {
                 let ecn = EcnCodepoint::from_bits(bits);
-                send(&other, b"payload", to, (ecn, ipv6)).unwrap();
+                let how = Sent {
+                    ecn,
+                    ipv6,
+                    segment: None,
+                };
+                send(&other, &[IoSlice::new(b"payload")], to, how).unwrap();
                 let mut buffer = [0; 100];
                 let received = receive(&one, &mut buffer).unwrap();
                 assert_eq!(&buffer[..received.length], b"payload");

@@ -2,7 +2,7 @@
 //! the peer of each in a header.
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt as _, Interest, ReadBuf};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::mpsc;
 
-use crate::datagram::{self, Received};
+use crate::datagram::{self, Received, Sent};
 use crate::udp::Datagram;
 
 /// Datagrams that wait until their flow takes them.
@@ -152,8 +152,12 @@ impl DatagramSocket for RelayFlow {
         datagram: &[u8],
         marking: Marking,
     ) -> Poll<io::Result<()>> {
-        let answer = [&self.header, datagram].concat();
-        let how = (marking.ecn, self.client.is_ipv6());
+        let answer = [IoSlice::new(&self.header), IoSlice::new(datagram)];
+        let how = Sent {
+            ecn: marking.ecn,
+            ipv6: self.client.is_ipv6(),
+            segment: None,
+        };
         loop {
             ready!(self.relay.poll_send_ready(context))?;
             let sent = self.relay.try_io(Interest::WRITABLE, || {

@@ -1,11 +1,11 @@
 //! The local side of a flow of datagrams on a UDP socket of the machine.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::task::{Context, Poll, ready};
 
-use bentpipe_tunnel::marking::Marking;
+use bentpipe_tunnel::marking::{Marked, Marking};
 use bentpipe_tunnel::sockets::DatagramSocket;
 use futures_util::task::AtomicWaker;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -13,10 +13,15 @@ use tokio::io::{Interest, ReadBuf};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
-use crate::{datagram, icmp, socket_option};
+use crate::datagram::{self, Sent};
+use crate::{icmp, socket_option};
 
 /// What the kernel holds of a flow that is not read, bytes: 80 ms at 20 Mbit/s.
 const RECEIVE_BUFFER: usize = 208 * 1024;
+
+/// Datagrams that the kernel takes at a time, and their bytes (udp(7), UDP_SEGMENT).
+const SEGMENTS: usize = 64;
+const LONGEST: usize = 65_507;
 
 /// A payload as it was marked: one pointer, because every flow has a channel that begins with room for 32.
 pub(crate) type Datagram = Box<(Vec<u8>, Marking)>;
@@ -30,6 +35,8 @@ pub struct UdpFlow {
     earlier: std::sync::Mutex<Option<mpsc::Receiver<Datagram>>>,
     /// The peer is an application that takes this end for whom it talks to, and can be told by ICMP.
     transparent: bool,
+    /// The kernel has refused to take several at a time.
+    one_by_one: AtomicBool,
     whole: Whole,
 }
 
@@ -82,6 +89,7 @@ impl UdpFlow {
             ipv6,
             transparent: earlier.is_some(),
             earlier: earlier.into(),
+            one_by_one: AtomicBool::new(false),
             whole: Whole::default(),
         })
     }
@@ -136,22 +144,27 @@ impl DatagramSocket for UdpFlow {
         datagram: &[u8],
         marking: Marking,
     ) -> Poll<io::Result<()>> {
-        self.let_fragment(!marking.dont_fragment)?;
-        loop {
-            ready!(self.socket.poll_send_ready(context))?;
-            let sent = self.socket.try_io(Interest::WRITABLE, || {
-                datagram::send(&self.socket, datagram, None, (marking.ecn, self.ipv6))
-            });
-            match sent {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if is_of_one_datagram(&error) => {
-                    tracing::debug!("datagram of {} bytes dropped: {error}", datagram.len());
-                    self.note(&error);
-                    return Poll::Ready(Ok(()));
-                }
-                sent => return Poll::Ready(sent),
-            }
+        (self.poll_send_parts(context, &[IoSlice::new(datagram)], marking, None)).map_ok(|_| ())
+    }
+
+    fn poll_send_several(
+        &self,
+        context: &mut Context<'_>,
+        datagrams: &[Marked],
+    ) -> Poll<io::Result<usize>> {
+        let Some((marking, first)) = datagrams.first() else {
+            return Poll::Ready(Ok(0));
+        };
+        let together = alike(datagrams);
+        if together.len() == 1 || self.one_by_one.load(Ordering::Relaxed) {
+            return (self.poll_send(context, first, *marking)).map_ok(|()| 1);
         }
+        let mut parts = [IoSlice::new(&[]); SEGMENTS];
+        for (part, (_, payload)) in parts.iter_mut().zip(together) {
+            *part = IoSlice::new(payload);
+        }
+        let segment = u16::try_from(first.len()).ok();
+        self.poll_send_parts(context, &parts[..together.len()], *marking, segment)
     }
 
     async fn failure(&self) -> io::Error {
@@ -197,6 +210,34 @@ impl DatagramSocket for UdpFlow {
     }
 }
 
+/// Whether an error says that the kernel does not cut what is sent into these datagrams: each is too long for
+/// the path, or the device is not one for it.
+fn is_of_several(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EINVAL | libc::EMSGSIZE | libc::EIO | libc::EOPNOTSUPP)
+    )
+}
+
+/// Those at the beginning of `datagrams` that can leave in one step: marked alike, and of equal length but
+/// for the last.
+fn alike(datagrams: &[Marked]) -> &[Marked] {
+    let Some((marking, first)) = datagrams.first() else {
+        return &[];
+    };
+    let most = SEGMENTS.min(LONGEST / first.len().max(1));
+    let mut count = 1;
+    while count < most.min(datagrams.len()) {
+        let (before, (other, payload)) = (&datagrams[count - 1].1, &datagrams[count]);
+        let fits = (1..=first.len()).contains(&payload.len()) && before.len() == first.len();
+        if other != marking || !fits {
+            break;
+        }
+        count += 1;
+    }
+    &datagrams[..count]
+}
+
 /// Whether an error says nothing of the datagrams that follow: too long for the path or for
 /// the device, no room in its queue, or forbidden by a local rule. Any router would drop it.
 fn is_of_one_datagram(error: &io::Error) -> bool {
@@ -207,6 +248,41 @@ fn is_of_one_datagram(error: &io::Error) -> bool {
 }
 
 impl UdpFlow {
+    /// Sends one datagram, or several of the length `segment` but for the last; how many.
+    fn poll_send_parts(
+        &self,
+        context: &mut Context<'_>,
+        mut parts: &[IoSlice<'_>],
+        marking: Marking,
+        segment: Option<u16>,
+    ) -> Poll<io::Result<usize>> {
+        self.let_fragment(!marking.dont_fragment)?;
+        let mut how = Sent {
+            ecn: marking.ecn,
+            ipv6: self.ipv6,
+            segment,
+        };
+        loop {
+            ready!(self.socket.poll_send_ready(context))?;
+            let sent = self.socket.try_io(Interest::WRITABLE, || {
+                datagram::send(&self.socket, parts, None, how)
+            });
+            match sent {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if how.segment.is_some() && is_of_several(&error) => {
+                    self.one_by_one.store(true, Ordering::Relaxed);
+                    (parts, how.segment) = (&parts[..1], None);
+                }
+                Err(error) if is_of_one_datagram(&error) => {
+                    tracing::debug!("datagram of {} bytes dropped: {error}", parts[0].len());
+                    self.note(&error);
+                    return Poll::Ready(Ok(1));
+                }
+                sent => return Poll::Ready(sent.map(|()| parts.len())),
+            }
+        }
+    }
+
     fn poll_earlier(&self, context: &mut Context<'_>) -> Option<Datagram> {
         let mut earlier = self.earlier.lock().unwrap_or_else(|e| e.into_inner());
         match earlier.as_mut()?.poll_recv(context) {
@@ -250,6 +326,45 @@ impl UdpFlow {
         if let Some(mtu) = mtu.ok().and_then(|mtu| u16::try_from(mtu).ok()) {
             self.whole.reaching.store(mtu, Ordering::Release);
             self.whole.waiting.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn datagrams_that_are_alike_leave_at_once_and_arrive_each_by_itself() {
+        let peer = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let flow = UdpFlow::to(peer.local_addr().unwrap()).unwrap();
+        let lengths = [1200, 1200, 1200, 50, 1200, 1400, 0, 0, 30, 30];
+        let ecn = noq_proto::EcnCodepoint::from_bits(2);
+        let marking = |number| Marking {
+            ecn: ecn.filter(|_| number < 9),
+            dont_fragment: false,
+        };
+        let datagrams: Vec<_> = (0..)
+            .zip(lengths)
+            .map(|(number, length)| (marking(number), Bytes::from(vec![number; length])))
+            .collect();
+        let mut left = &datagrams[..];
+        let mut steps = Vec::new();
+        while !left.is_empty() {
+            let sent = poll_fn(|context| flow.poll_send_several(context, left));
+            let sent = sent.await.unwrap();
+            steps.push(sent);
+            left = &left[sent..];
+        }
+        assert_eq!(steps, [4, 1, 1, 1, 1, 1, 1]);
+        let mut buffer = [0; 2000];
+        for (_, sent) in &datagrams {
+            let length = peer.recv(&mut buffer).await.unwrap();
+            assert_eq!(&buffer[..length], &sent[..]);
         }
     }
 }

@@ -18,6 +18,8 @@ pub struct Meter {
     clock: Clock,
     received: AtomicU64,
     sent: AtomicU64,
+    /// Of these, what was refused as early data and is to be sent again.
+    refused: AtomicU64,
     /// Nanoseconds and one, so that zero is never.
     first: AtomicU64,
     last: AtomicU64,
@@ -30,6 +32,7 @@ impl Meter {
             clock,
             received: AtomicU64::new(0),
             sent: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             first: AtomicU64::new(0),
             last: AtomicU64::new(0),
         })
@@ -51,7 +54,20 @@ impl Meter {
 
     /// `bytes` were handed to the transport.
     pub(crate) fn sent(&self, bytes: u64) {
-        self.sent.fetch_add(bytes, Ordering::Relaxed);
+        let take = |refused: u64| Some(refused.saturating_sub(bytes));
+        let refused = match self
+            .refused
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+        {
+            Ok(before) | Err(before) => before,
+        };
+        self.sent
+            .fetch_add(bytes.saturating_sub(refused), Ordering::Relaxed);
+    }
+
+    /// `bytes` of what was sent were refused as early data: they count once when they are sent again.
+    pub(crate) fn refused(&self, bytes: u64) {
+        self.refused.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Bytes that have arrived.

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use bentpipe_cc::{Choice, ChoiceError, PathMemory};
 use bentpipe_quic::acks::Acks;
-use bentpipe_quic::transport::{FULL_PACKET, over_satellite};
+use bentpipe_quic::transport::{FULL_PACKET, mtu_discovery, over_satellite};
 use bentpipe_quic::version2::VERSION_2;
 use bentpipe_quic::{Events, Factory, Selection, Settings};
 use bentpipe_units::{Bytes, Rate, Span};
-use noq::{MtuDiscoveryConfig, TransportConfig, VarInt};
+use noq::{TransportConfig, VarInt};
 
 use crate::protocol::IDLE;
 
@@ -195,11 +195,9 @@ impl Parameters {
             .max_idle_timeout(Some(IDLE.try_into().expect("fits a varint")))
             .keep_alive_interval(Some(Duration::from_secs(20)));
         if self.discover_mtu {
-            let mut discovery = MtuDiscoveryConfig::default();
-            discovery.upper_bound(self.packet);
             config
                 .initial_mtu(LEAST_PACKET)
-                .mtu_discovery_config(Some(discovery));
+                .mtu_discovery_config(Some(mtu_discovery(self.packet)));
         } else {
             config.initial_mtu(self.packet).mtu_discovery_config(None);
         }

@@ -65,26 +65,62 @@ async fn answer_of(
     }
 }
 
+/// What a stream has sent, counted.
+struct Sent<'a> {
+    meter: &'a Meter,
+    bytes: u64,
+}
+
+impl<'a> Sent<'a> {
+    fn new(meter: &'a Meter) -> Self {
+        Self { meter, bytes: 0 }
+    }
+
+    /// Sends `bytes` of content.
+    async fn write(&mut self, send: &mut impl SendHalf, bytes: u64) -> Result<(), PerfError> {
+        let mut left = bytes;
+        while left > 0 {
+            let written = send.write(left).await?;
+            self.meter.sent(written);
+            self.bytes += written;
+            left -= written;
+        }
+        Ok(())
+    }
+
+    /// The stream has ended so.
+    fn ended(self, how: Result<(), PerfError>) -> Result<(), PerfError> {
+        if let Err(PerfError::EarlyDataRefused) = how {
+            self.meter.refused(self.bytes);
+        }
+        how
+    }
+}
+
 /// Uploads on a stream of its own, and waits until the server has everything.
 pub(crate) async fn upload(
     connection: &impl Connection,
     until: Until,
     meter: &Meter,
 ) -> Result<(), PerfError> {
+    let mut sent = Sent::new(meter);
+    let how = upload_counted(connection, until, &mut sent).await;
+    sent.ended(how)
+}
+
+async fn upload_counted(
+    connection: &impl Connection,
+    until: Until,
+    sent: &mut Sent<'_>,
+) -> Result<(), PerfError> {
+    let meter = sent.meter;
     let (mut send, mut receive) = connection.open().await?;
     send.write_header(header(0)).await?;
-    let write = async {
-        let mut left = match until {
-            Until::Bytes(bytes) => bytes,
-            Until::Time(_) => u64::MAX,
-        };
-        while left > 0 {
-            let written = send.write(left).await?;
-            meter.sent(written);
-            left -= written;
-        }
-        Ok::<(), PerfError>(())
+    let bytes = match until {
+        Until::Bytes(bytes) => bytes,
+        Until::Time(_) => u64::MAX,
     };
+    let write = sent.write(&mut send, bytes);
     match until {
         Until::Bytes(_) => write.await?,
         Until::Time(end) => tokio::select! {
@@ -107,16 +143,23 @@ pub async fn request(
     response: u64,
     meter: &Meter,
 ) -> Result<(), PerfError> {
+    let mut sent = Sent::new(meter);
+    let how = request_counted(connection, request, response, &mut sent).await;
+    sent.ended(how)
+}
+
+async fn request_counted(
+    connection: &impl Connection,
+    request: u64,
+    response: u64,
+    sent: &mut Sent<'_>,
+) -> Result<(), PerfError> {
     let (mut send, mut receive) = connection.open().await?;
     send.write_header(header(response)).await?;
-    let mut left = request.saturating_sub(HEADER as u64);
-    while left > 0 {
-        let written = send.write(left).await?;
-        meter.sent(written);
-        left -= written;
-    }
+    let content = request.saturating_sub(HEADER as u64);
+    sent.write(&mut send, content).await?;
     send.finish()?;
-    answer_of(&mut receive, response, meter).await
+    answer_of(&mut receive, response, sent.meter).await
 }
 
 /// The server's side of a stream: how many bytes are to be sent, once all have come.

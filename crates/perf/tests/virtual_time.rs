@@ -10,7 +10,7 @@ use bentpipe_perf::parameters::Parameters;
 use bentpipe_perf::protocol::Application;
 use bentpipe_perf::workload::{Amount, RequestAmount, Requests, Workload};
 use bentpipe_units::{Bytes, Rate, Span};
-use support::{Ends, UNLIMITED, measure, refused};
+use support::{Ends, Sessions, UNLIMITED, measure, refused};
 
 const GEO: Span = Span::from_millis(600);
 
@@ -64,11 +64,50 @@ fn a_resumed_connection_has_its_first_byte_after_one_round_trip() {
     takes(one.first_byte_ns, GEO);
 }
 
+/// All of it is sent again with the handshake's keys, and counts once at both ends.
+#[test]
+fn what_a_server_refuses_of_early_data_arrives_once() {
+    let bytes = 300_001;
+    let transfer = Workload {
+        streams: 3,
+        upload: Some(Amount::Bytes(Bytes::new(bytes))),
+        ..Workload::download(Amount::Bytes(Bytes::new(bytes)))
+    };
+    let requests = Workload {
+        requests: Some(Requests {
+            request: Bytes::new(10_008),
+            response: Bytes::new(30_000),
+            amount: RequestAmount::Count(3),
+            every: Span::ZERO,
+        }),
+        download: None,
+        ..Workload::default()
+    };
+    for (workload, sent, received) in [(transfer, bytes, bytes), (requests, 30_000, 90_000)] {
+        let ends = Ends {
+            resume: true,
+            sessions: Sessions::Forgotten,
+            ..Ends::unpaced()
+        };
+        let measured = measure(UNLIMITED, ends, workload);
+        assert_eq!(measured.client.error, None);
+        let one = &measured.client.connections[0];
+        assert_eq!(one.establishment.early_data, Some(false));
+        takes(one.establishment.done_ns, GEO);
+        takes(one.first_byte_ns, GEO + GEO);
+        let server = &measured.server[0];
+        assert_eq!(server.error, None);
+        assert_eq!((server.received_bytes, server.sent_bytes), (sent, received));
+        let client = &measured.client;
+        assert_eq!((client.sent_bytes, client.received_bytes), (sent, received));
+    }
+}
+
 #[test]
 fn a_server_that_gives_no_session_is_told() {
     let error = refused(Ends {
         resume: true,
-        tickets: false,
+        sessions: Sessions::None,
         ..Ends::unpaced()
     });
     assert!(

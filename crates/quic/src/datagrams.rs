@@ -40,6 +40,8 @@ const EARLY: usize = 64 * 1024;
 const EARLY_TIME: Duration = Duration::from_secs(2);
 /// Datagrams that are taken from the library at a time.
 const BATCH: usize = 32;
+/// Datagrams that a request takes at a time: no more of it is held beside what waits.
+const AT_ONCE: usize = 16;
 
 /// The datagrams of one session. Clones are the same.
 #[derive(Clone)]
@@ -214,30 +216,22 @@ pub struct FlowDatagrams {
 }
 
 impl FlowDatagrams {
+    /// Datagrams that leave together: what fits into a packet of the path is asked once.
+    pub fn burst(&self) -> Burst<'_> {
+        let room = self.all.0.connection.max_datagram_size().unwrap_or(0);
+        self.all.0.widest.fetch_max(room, Ordering::Relaxed);
+        Burst {
+            flow: self,
+            room,
+            frames: Vec::new(),
+        }
+    }
+
     /// Sends a datagram with `content`, or lets it wait for its turn.
     pub fn send(&self, content: &[u8]) -> Result<(), TooLong> {
-        let connection = &self.all.0.connection;
-        let quarter = self.id / 4;
-        let length = varint::length(quarter) + content.len();
-        let frame = connection.max_datagram_size().unwrap_or(0);
-        self.all.0.widest.fetch_max(frame, Ordering::Relaxed);
-        if length > frame {
-            return Err(TooLong);
-        }
-        let mut frame = BytesMut::with_capacity(length);
-        varint::put(quarter, &mut frame);
-        frame.extend_from_slice(content);
-        let frame = frame.freeze();
-        let mut state = self.all.lock();
-        let state = &mut *state;
-        if state.outgoing.is_idle() && connection.datagram_send_buffer_space() >= length {
-            // An error is that of a connection which is lost.
-            let _ = connection.send_datagram(frame);
-            return Ok(());
-        }
-        let dropped = (state.outgoing).enter(self.host, self.id, frame, now());
-        self.drops().add(DropCause::SendQueueFull, dropped);
-        self.all.0.waiting.notify_one();
+        let mut burst = self.burst();
+        burst.add(content)?;
+        burst.send();
         Ok(())
     }
 
@@ -253,28 +247,82 @@ impl FlowDatagrams {
         &self.all.0.drops
     }
 
-    /// The content of the next datagram.
-    pub async fn receive(&self) -> Bytes {
+    /// The contents of the next datagrams, [`AT_ONCE`] at most.
+    pub async fn receive(&self) -> Vec<Bytes> {
         std::future::poll_fn(|context| self.poll_receive(context)).await
     }
 
-    fn poll_receive(&self, context: &mut Context<'_>) -> Poll<Bytes> {
+    fn poll_receive(&self, context: &mut Context<'_>) -> Poll<Vec<Bytes>> {
         let mut state = self.all.lock();
         let state = &mut *state;
         let Some(inbox) = state.inboxes.get_mut(&self.id) else {
             return Poll::Pending;
         };
-        let Some(content) = inbox.datagrams.pop_front() else {
+        if inbox.datagrams.is_empty() {
             inbox.reader = Some(context.waker().clone());
-            if inbox.datagrams.capacity() > 0 {
-                // An idle flow holds no buffer.
-                inbox.datagrams = VecDeque::new();
-            }
+            // An idle flow holds no buffer.
+            inbox.datagrams = VecDeque::new();
             return Poll::Pending;
-        };
-        inbox.bytes -= cost(&content);
-        state.held -= cost(&content);
-        Poll::Ready(content)
+        }
+        let next = inbox.datagrams.len().min(AT_ONCE);
+        let contents: Vec<_> = inbox.datagrams.drain(..next).collect();
+        let bytes = contents.iter().map(cost).sum::<usize>();
+        inbox.bytes -= bytes;
+        state.held -= bytes;
+        Poll::Ready(contents)
+    }
+}
+
+/// Datagrams of one flow that leave together.
+pub struct Burst<'a> {
+    flow: &'a FlowDatagrams,
+    /// For a frame, bytes.
+    room: usize,
+    frames: Vec<Bytes>,
+}
+
+impl Burst<'_> {
+    /// Adds one with `content`.
+    pub fn add(&mut self, content: &[u8]) -> Result<(), TooLong> {
+        let quarter = self.flow.id / 4;
+        let length = varint::length(quarter) + content.len();
+        if length > self.room {
+            return Err(TooLong);
+        }
+        let mut frame = BytesMut::with_capacity(length);
+        varint::put(quarter, &mut frame);
+        frame.extend_from_slice(content);
+        self.frames.push(frame.freeze());
+        Ok(())
+    }
+
+    /// Sends them, or lets them wait for their turn.
+    pub fn send(self) {
+        let FlowDatagrams { all, id, host } = self.flow;
+        let connection = &all.0.connection;
+        let mut state = all.lock();
+        let mut count = 0;
+        if state.outgoing.is_idle() {
+            let mut space = connection.datagram_send_buffer_space();
+            let mut fits = |frame: &&Bytes| match space.checked_sub(frame.len()) {
+                Some(left) => {
+                    space = left;
+                    true
+                }
+                None => false,
+            };
+            count = self.frames.iter().take_while(&mut fits).count();
+            let sent = connection.send_many_datagrams(&self.frames[..count]);
+            // Other errors are those of a connection which is lost.
+            if let Err(noq::SendDatagramError::TooLarge) = sent {
+                all.0.drops.add(DropCause::PathNarrowed, count as u64);
+            }
+        }
+        for frame in self.frames.into_iter().skip(count) {
+            let dropped = (state.outgoing).enter(*host, *id, frame, now());
+            all.0.drops.add(DropCause::SendQueueFull, dropped);
+            all.0.waiting.notify_one();
+        }
     }
 }
 

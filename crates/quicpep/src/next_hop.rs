@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bentpipe_quic::clock::now;
 use bentpipe_quic::version2::keys::application_protocol;
 use futures_util::future::{BoxFuture, join_all};
 use noq::{ConnectError, Connection, Endpoint};
 use rustls::ClientConfig;
+use tokio::time::Instant;
 
 use crate::close::Code;
 use crate::failure::NextHopError;
@@ -21,12 +23,16 @@ use crate::routes::{Kind, Route, Routes};
 use crate::tls;
 use crate::transport::Side;
 
-/// A next hop that has not answered by then does not: seven timeouts of a GEO handshake.
+/// A next hop that has answered nobody for so long does not answer: seven timeouts of a GEO handshake. One that
+/// is busy with many clients takes longer with each.
 pub const PATIENCE: Duration = Duration::from_secs(12);
 /// First and longest wait after connections to another proxy could not be opened.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// Connections that wait for clients keep NATs open with a packet each (RFC 4787).
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Addresses that are known to have answered; beyond, it begins anew.
+const MOST_ANSWERED: usize = 4096;
+
 /// Turns "host:port" into addresses.
 pub trait Resolve: Send + Sync + 'static {
     /// All addresses, the preferred first.
@@ -80,6 +86,8 @@ pub struct NextHops<R> {
     paths: Paths,
     /// One for each next hop that is a proxy.
     pools: BTreeMap<Route, Pool>,
+    /// When each address has last completed a handshake.
+    answered: Mutex<BTreeMap<SocketAddr, Instant>>,
 }
 
 impl<R: Resolve> NextHops<R> {
@@ -103,6 +111,7 @@ impl<R: Resolve> NextHops<R> {
             side,
             resolver,
             paths: Paths::default(),
+            answered: Mutex::default(),
         }
     }
 
@@ -236,11 +245,40 @@ impl<R: Resolve> NextHops<R> {
     ) -> Result<Connection, Box<dyn FnOnce(&str) -> NextHopError + Send>> {
         let connecting = self.endpoint.connect_with(config, to, name);
         let connecting = connecting.map_err(|error| failed_to_begin(&error))?;
-        match tokio::time::timeout(patience, connecting).await {
-            Ok(Ok(connection)) => Ok(connection),
-            Ok(Err(error)) => Err(Box::new(move |to: &str| NextHopError::lost(to, &error))),
-            Err(_) => Err(Box::new(NextHopError::silent)),
+        tokio::select! {
+            biased;
+            connected = connecting => match connected {
+                Ok(connection) => {
+                    self.answered(to);
+                    Ok(connection)
+                }
+                Err(error) => Err(Box::new(move |to: &str| NextHopError::lost(to, &error))),
+            },
+            () = self.silence(to, patience) => Err(Box::new(NextHopError::silent)),
         }
+    }
+
+    /// Waits until `to` has answered nobody for `patience`, from now on.
+    async fn silence(&self, to: SocketAddr, patience: Duration) {
+        let mut heard = now();
+        while now() < heard + patience {
+            tokio::time::sleep_until(heard + patience).await;
+            let answered = self.answers().get(&to).copied();
+            heard = answered.map_or(heard, |answered| answered.max(heard));
+        }
+    }
+
+    /// `to` has completed a handshake.
+    fn answered(&self, to: SocketAddr) {
+        let mut answers = self.answers();
+        if answers.len() >= MOST_ANSWERED {
+            answers.clear();
+        }
+        answers.insert(to, now());
+    }
+
+    fn answers(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, Instant>> {
+        self.answered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

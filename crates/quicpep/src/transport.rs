@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use bentpipe_cc::{Choice, ChoiceError};
 use bentpipe_quic::acks::Acks;
-use bentpipe_quic::transport::{FULL_PACKET, over_satellite};
+use bentpipe_quic::transport::{FULL_PACKET, mtu_discovery, over_satellite};
 use bentpipe_quic::version2::VERSION_2;
 use bentpipe_quic::{Events, Factory, Selection, Settings};
 use bentpipe_units::{Bytes, Rate, Span};
-use noq::{IdleTimeout, MtuDiscoveryConfig, TransportConfig, VarInt};
+use noq::{IdleTimeout, TransportConfig, VarInt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -186,8 +186,6 @@ impl Side {
     pub fn quic(&self, lease: &Lease) -> TransportConfig {
         let (memory, settings) = (lease.memory().clone(), self.settings(lease.number()));
         let varint = |bytes: u64| VarInt::from_u64(bytes).unwrap_or(VarInt::MAX);
-        let mut mtu = MtuDiscoveryConfig::default();
-        mtu.upper_bound(FULL_PACKET);
         let mut acks = Acks::over(self.expected_rate, self.expected_rtt, FULL_PACKET);
         acks.packets = self.ack_packets.unwrap_or(acks.packets);
         acks.within = self.ack_delay.unwrap_or(acks.within);
@@ -202,7 +200,7 @@ impl Side {
             .receive_window(varint(LEAST))
             .send_window(LEAST)
             .send_fairness(true)
-            .mtu_discovery_config(Some(mtu))
+            .mtu_discovery_config(Some(mtu_discovery(FULL_PACKET)))
             .max_idle_timeout(IdleTimeout::try_from(IDLE_TIMEOUT).ok())
             .datagram_receive_buffer_size(Some(DATAGRAMS))
             .datagram_send_buffer_size(DATAGRAMS);

@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::cell::Cell;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use bentpipe_quicpep::proxy::{Mode, Proxy};
 use bentpipe_quicpep::routes::{Kind, Route};
 use bentpipe_quicpep::transport::Side;
 use bentpipe_units::{Rate, Span};
+use futures_util::FutureExt as _;
 use noq::{Connection, ConnectionError, VarInt};
 use support::{Names, Row, Setup, ground, in_virtual_time, lan, link, satellite, soon};
 use tokio::time::Instant;
@@ -54,12 +57,24 @@ impl Path {
         mode: Mode,
         controller: Choice,
     ) -> Self {
+        Self::to(clock, loss, ground, mode, controller, &towards_servers()).await
+    }
+
+    /// The same to a server that is set up as `server`.
+    async fn to(
+        clock: &bentpipe_vnet::clock::Clock,
+        loss: &str,
+        ground: &str,
+        mode: Mode,
+        controller: Choice,
+        server: &Side,
+    ) -> Self {
         let fixed = controller == Choice::Fixed;
         let contracted_rate = fixed.then_some(Rate::from_bits_per_second(20_000_000));
         let satellite_link = link("20 Mbit/s", "250 ms", loss);
         let behind = link("1 Gbit/s", ground, "0 %");
         let mut row = Row::new(clock, &[lan(), satellite_link, behind]);
-        let server = row.server(&["test"], &towards_servers());
+        let server = row.server(&["test"], server);
         let second = row.proxy(
             1,
             Setup {
@@ -102,6 +117,14 @@ impl Path {
         client
             .connect_with(config, support::address(0), support::NAME)
             .unwrap()
+    }
+
+    /// A client that has connected, and the server's end of it.
+    async fn open(&mut self) -> (Connection, Connection) {
+        let connecting = self.connect(&["test"]);
+        let accepting = async { soon(self.server.accept()).await.unwrap().await.unwrap() };
+        let (client, server) = tokio::join!(connecting, accepting);
+        (client.unwrap(), server)
     }
 
     /// Serves downloads: what is asked for is a number of bytes.
@@ -267,10 +290,7 @@ fn what_goes_wrong_behind_the_second_proxy_is_told_to_the_client() {
 fn streams_between_proxies_keep_their_ids_at_the_ends() {
     in_virtual_time(async |clock| {
         let mut path = Path::new(&clock, "0 %", FAR, Mode::Default, Choice::Satellite).await;
-        let connecting = path.connect(&["test"]);
-        let accepting = async { soon(path.server.accept()).await.unwrap().await.unwrap() };
-        let (client, server) = tokio::join!(connecting, accepting);
-        let client = client.unwrap();
+        let (client, server) = path.open().await;
         for (here, there) in [(&client, &server), (&server, &client)] {
             for _ in 0..3 {
                 let mut send = here.open_uni().await.unwrap();
@@ -291,5 +311,101 @@ fn streams_between_proxies_keep_their_ids_at_the_ends() {
         assert_eq!(path.first.ready(), 4);
         // The second proxy holds what the first keeps ready.
         assert_eq!(path.second.open(), 4);
+    });
+}
+
+/// What the windows of both ends and of the proxies hold of one stream is the most that goes into it.
+#[test]
+fn a_stalled_reader_stops_its_own_sender_only_through_two_proxies() {
+    in_virtual_time(async |clock| {
+        let mut path = Path::new(&clock, "0 %", BESIDE, Mode::Default, Choice::Satellite).await;
+        let (client, server) = path.open().await;
+        let windows: u64 = [ground(), satellite(), towards_servers()]
+            .iter()
+            .map(|side| side.send_window() + side.stream_window())
+            .sum();
+        for (here, there) in [(&client, &server), (&server, &client)] {
+            let written = Cell::new(0);
+            let mut stalled = here.open_uni().await.unwrap();
+            let endless = async {
+                loop {
+                    match stalled.write(&[1; 65536]).await {
+                        Ok(bytes) => written.set(written.get() + bytes as u64),
+                        Err(error) => return error,
+                    }
+                }
+            };
+            let others = async {
+                let _unread = soon(there.accept_uni()).await.unwrap();
+                tokio::time::sleep(Duration::from_secs(20)).await;
+                let stopped_at = written.get();
+                assert!(stopped_at <= windows, "{stopped_at} bytes of {windows}");
+                for _ in 0..20 {
+                    let mut send = here.open_uni().await.unwrap();
+                    let body = vec![2; 500_000];
+                    let write = async {
+                        send.write_all(&body).await.unwrap();
+                        send.finish().unwrap();
+                    };
+                    let read = async {
+                        let mut receive = soon(there.accept_uni()).await.unwrap();
+                        soon(receive.read_to_end(body.len())).await.unwrap()
+                    };
+                    let ((), read) = tokio::join!(write, read);
+                    assert_eq!(read, body);
+                }
+                assert_eq!(written.get(), stopped_at);
+            };
+            tokio::select! {
+                error = endless => panic!("{error}"),
+                () = others => {}
+            }
+        }
+    });
+}
+
+/// The server sees no more streams than it takes at a time, and each proxy holds no more than it takes.
+#[test]
+fn limits_of_streams_hold_through_two_proxies() {
+    const STREAMS: u32 = 400;
+    in_virtual_time(async |clock| {
+        let few = Side {
+            streams: 3,
+            ..towards_servers()
+        };
+        let (mode, controller) = (Mode::Default, Choice::Satellite);
+        let mut path = Path::to(&clock, "0 %", BESIDE, mode, controller, &few).await;
+        let (client, server) = path.open().await;
+        let opened = Cell::new(0);
+        let open = async {
+            for number in 0..STREAMS {
+                let mut send = client.open_uni().await.unwrap();
+                opened.set(opened.get() + 1);
+                send.write_all(&number.to_be_bytes()).await.unwrap();
+                send.finish().unwrap();
+            }
+        };
+        let read = async {
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            let mut unread = VecDeque::new();
+            while let Some(stream) = server.accept_uni().now_or_never() {
+                unread.push_back(stream.unwrap());
+            }
+            assert_eq!(unread.len(), 3);
+            let held = opened.get() - few.streams;
+            assert!(
+                held <= ground().streams + satellite().streams,
+                "{held} streams"
+            );
+            for number in 0..STREAMS {
+                let mut stream = match unread.pop_front() {
+                    Some(stream) => stream,
+                    None => soon(server.accept_uni()).await.unwrap(),
+                };
+                let read = soon(stream.read_to_end(4)).await.unwrap();
+                assert_eq!(read, number.to_be_bytes());
+            }
+        };
+        tokio::join!(open, read);
     });
 }

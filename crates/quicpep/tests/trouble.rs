@@ -10,9 +10,10 @@ use bentpipe_quicpep::close::Code;
 use bentpipe_quicpep::proxy::Mode;
 use bentpipe_quicpep::routes::Route;
 use bentpipe_quicpep::tls;
+use futures_util::future::join_all;
 use noq::crypto::rustls::QuicClientConfig;
 use noq::{ConnectionError, VarInt};
-use support::{Identity, Row, Setup, geo, ground, in_virtual_time, lan, soon};
+use support::{Identity, Row, Setup, geo, ground, in_virtual_time, lan, link, soon};
 use tokio::time::Instant;
 
 const MODES: [Mode; 3] = [Mode::Default, Mode::H3Capable, Mode::H3Parallel];
@@ -79,6 +80,34 @@ fn a_next_hop_that_does_not_answer_is_told_of() {
             assert!(late <= Duration::from_millis(4), "{late:?}");
         });
     }
+}
+
+/// Handshakes that take longer than a silent server is given, because there are so many, are waited for.
+#[test]
+fn a_next_hop_that_is_busy_with_others_is_waited_for() {
+    const CROWD: usize = 40;
+    in_virtual_time(async |clock| {
+        let slow = link("80 kbit/s", "20 ms", "0 %");
+        let mut row = Row::new(&clock, &[lan(), slow]);
+        let server = row.server(&["test"], &ground());
+        row.proxy(0, Setup::default());
+        let begin = now();
+        let mut clients = Vec::new();
+        for _ in 0..CROWD {
+            let config = row.client_config(&["test"], &ground());
+            let connecting =
+                (row.client()).connect_with(config, support::address(0), support::NAME);
+            clients.push(connecting.unwrap().await.unwrap());
+        }
+        let serving = (0..CROWD).map(|_| async { server.accept().await.unwrap().await.unwrap() });
+        let served = soon(join_all(serving)).await;
+        let last = begin.elapsed();
+        println!("{CROWD} handshakes took {last:?}");
+        assert!(last > 2 * bentpipe_quicpep::next_hop::PATIENCE, "{last:?}");
+        for connection in clients.iter().chain(&served) {
+            assert_eq!(connection.close_reason(), None);
+        }
+    });
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What the IP header of a datagram says to those on its way: ECN, and whether it may be cut.
 
+use bytes::Bytes;
 use noq_proto::EcnCodepoint;
 
 /// The markings of a datagram.
@@ -11,3 +12,6 @@ pub struct Marking {
     /// datagram of IPv6 that comes whole (RFC 8200, section 5).
     pub dont_fragment: bool,
 }
+
+/// A datagram's markings and its payload.
+pub type Marked = (Marking, Bytes);

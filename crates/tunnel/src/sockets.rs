@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use hickory_proto::op::Message;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::marking::Marking;
+use crate::marking::{Marked, Marking};
 
 /// A connected byte stream: the local side of a flow.
 ///
@@ -44,6 +44,18 @@ pub trait DatagramSocket: Send + Sync + 'static {
         datagram: &[u8],
         marking: Marking,
     ) -> Poll<io::Result<()>>;
+
+    /// Sends the first of `datagrams`, and with it as many of those that follow as leave in one step; how many.
+    fn poll_send_several(
+        &self,
+        context: &mut Context<'_>,
+        datagrams: &[Marked],
+    ) -> Poll<io::Result<usize>> {
+        let Some((marking, payload)) = datagrams.first() else {
+            return Poll::Ready(Ok(0));
+        };
+        (self.poll_send(context, payload, *marking)).map_ok(|()| 1)
+    }
 
     /// Resolves when a datagram that must not be cut did not go out because it was too long: IP
     /// packets of how many bytes would have reached the peer.

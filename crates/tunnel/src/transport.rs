@@ -14,11 +14,11 @@ use std::time::Duration;
 use bentpipe_cc::{Choice, ChoiceError, PathMemory};
 use bentpipe_quic::acks::Acks;
 use bentpipe_quic::datagrams;
-use bentpipe_quic::transport::{FULL_PACKET, over_satellite};
+use bentpipe_quic::transport::{FULL_PACKET, mtu_discovery, over_satellite};
 use bentpipe_quic::windows::{Pool, SESSION_BASE};
 use bentpipe_quic::{Events, Selection, Settings};
 use bentpipe_units::{Bytes, ParseError, Rate, Span};
-use noq::{MtuDiscoveryConfig, TransportConfig, VarInt};
+use noq::{TransportConfig, VarInt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -41,9 +41,6 @@ const SMALLEST_FLOW_WINDOW: u64 = 1 << 20;
 
 /// A silent path is dead after this long.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(45);
-/// The QUIC library takes four losses that one acknowledgement shows for a path that has become narrower, and
-/// goes on with 1200 bytes. Queues that overflow look the same, so it is to look again soon: that costs a packet a round trip.
-const MTU_SEARCH_PAUSE: Duration = Duration::from_secs(1);
 /// Keeps NATs and firewalls open (RFC 4787 asks for two minutes, 30 s are seen) and
 /// finds out soon that the other end has restarted. About 60 bytes each way.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(5);
@@ -185,9 +182,6 @@ impl Transport {
     /// `max_requests`: how many flows the peer may open.
     pub fn quic(&self, max_requests: u32, memory: PathMemory) -> TransportConfig {
         let varint = |bytes: u64| VarInt::from_u64(bytes).unwrap_or(VarInt::MAX);
-        let mut mtu = MtuDiscoveryConfig::default();
-        mtu.upper_bound(FULL_PACKET)
-            .black_hole_cooldown(MTU_SEARCH_PAUSE);
         let acks = Acks::over(self.expected_rate, self.expected_rtt, FULL_PACKET);
         let mut quic = over_satellite(&self.settings(), acks, memory);
         quic.max_concurrent_bidi_streams(VarInt::from_u32(max_requests))
@@ -198,7 +192,7 @@ impl Transport {
             .receive_window(self.session_window())
             .send_window(SEND_WINDOWS * self.flow_window())
             .send_fairness(true)
-            .mtu_discovery_config(Some(mtu))
+            .mtu_discovery_config(Some(mtu_discovery(FULL_PACKET)))
             // Of the path, where it can be changed while a session is open.
             .default_path_keep_alive_interval(Some(self.keep_alive))
             .max_idle_timeout(Some(IDLE_TIMEOUT.try_into().expect("fits a varint")))

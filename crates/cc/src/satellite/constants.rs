@@ -55,6 +55,9 @@ pub(super) const TRAIN_DOUBT_ROUNDS: u32 = 12;
 pub(super) const SLOW_START_GROWTH: f64 = 0.75;
 /// Standing queue that ends slow start, share of the base round trip.
 pub(super) const FULL_QUEUE: f64 = 0.25;
+/// Own packets in it from which it says how much the path carries; one of fewer is made by others, or
+/// stands where the acknowledgements come from (`campaigns/tunnel-beam.toml`: 2, 4 and 8 are alike).
+pub(super) const FULL_QUEUE_PACKETS: f64 = 4.0;
 /// Growth of the average round trip that ends slow start, share of the base round trip.
 pub(super) const EXIT_RTT_GROWTH: f64 = 0.1;
 /// A path remembered from an earlier connection is tried at half its rate (RFC 9959, section 4.3).

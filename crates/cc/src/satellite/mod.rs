@@ -255,9 +255,12 @@ impl Satellite {
             && lost > HIGH_LOSS * (acked as f64 + lost)
     }
 
-    /// Whether so much queue stands that the path must be full.
+    /// Whether so much queue stands, some of it ours, that the path must be full.
     fn is_full(&self) -> bool {
-        self.queue.standing() > FULL_QUEUE * self.base()
+        let (standing, base) = (self.queue.standing(), self.base());
+        // Of what is in flight, the share of the round trip that the queue takes waits in it.
+        let own = self.clock.in_flight() as f64 * standing / (base + standing);
+        standing > FULL_QUEUE * base && own > FULL_QUEUE_PACKETS * self.packet
     }
 
     fn rtt(&self) -> Span {

@@ -28,12 +28,22 @@ use bentpipe_vnet::clock::virtual_time;
 use bentpipe_vnet::network::Network;
 use bentpipe_vnet::plan::LinkPlan;
 use futures_util::future::{BoxFuture, FutureExt as _, ready};
+use rustls::server::StoresServerSessions;
 use tokio::io::AsyncWrite;
 
 /// A direction that carries a packet in a fraction of a nanosecond.
 pub const UNLIMITED: &str = "rate = \"1000000 Gbit/s\"";
 const SERVER: &str = "192.0.2.1:4433";
 const CLIENT: &str = "192.0.2.2:50000";
+
+/// What a server gives its clients to resume from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sessions {
+    Kept,
+    /// It knows nothing of what it has given when somebody comes with it.
+    Forgotten,
+    None,
+}
 
 /// How the two ends differ from ordinary ones.
 #[derive(Debug)]
@@ -48,8 +58,7 @@ pub struct Ends {
     pub lie: i64,
     pub wrong_key: bool,
     pub protocol: &'static [u8],
-    /// Whether the server gives something to resume from.
-    pub tickets: bool,
+    pub sessions: Sessions,
     /// Files that are fetched instead of the workload, and the protocol for that.
     pub files: Option<(Application, Vec<http::Uri>)>,
 }
@@ -65,7 +74,7 @@ impl Default for Ends {
             lie: 0,
             wrong_key: false,
             protocol: ALPN,
-            tickets: true,
+            sessions: Sessions::Kept,
             files: None,
         }
     }
@@ -123,7 +132,34 @@ pub fn refused(ends: Ends) -> String {
     client.expect_err("there is nothing to measure").to_string()
 }
 
-fn without_tickets(credentials: Credentials, protocol: &[u8]) -> Arc<version2::keys::Server> {
+/// Keeps no sessions, and says that it does.
+#[derive(Debug)]
+struct Forgetful;
+
+impl StoresServerSessions for Forgetful {
+    fn put(&self, _: Vec<u8>, _: Vec<u8>) -> bool {
+        true
+    }
+
+    fn get(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn take(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn can_cache(&self) -> bool {
+        true
+    }
+}
+
+/// A server that resumes nothing.
+fn without_sessions(
+    credentials: Credentials,
+    protocol: &[u8],
+    sessions: Sessions,
+) -> Arc<version2::keys::Server> {
     let mut tls = rustls::ServerConfig::builder_with_provider(Arc::new(
         rustls::crypto::ring::default_provider(),
     ))
@@ -133,7 +169,11 @@ fn without_tickets(credentials: Credentials, protocol: &[u8]) -> Arc<version2::k
     .with_single_cert(credentials.chain, credentials.key)
     .expect("a certificate and its key");
     tls.alpn_protocols = vec![protocol.to_vec()];
-    tls.send_tls13_tickets = 0;
+    tls.max_early_data_size = u32::MAX;
+    tls.session_storage = Arc::new(Forgetful);
+    if sessions == Sessions::None {
+        tls.send_tls13_tickets = 0;
+    }
     Arc::new(version2::keys::Server::new(Arc::new(tls)).expect("AES-128-GCM"))
 }
 
@@ -156,9 +196,9 @@ fn run(
             true => other.fingerprint(),
             false => credentials.fingerprint(),
         };
-        let tls: Arc<dyn noq_proto::crypto::ServerConfig> = match ends.tickets {
-            true => tls::server(credentials, &[ends.protocol], None).expect("TLS"),
-            false => without_tickets(credentials, ends.protocol),
+        let tls: Arc<dyn noq_proto::crypto::ServerConfig> = match ends.sessions {
+            Sessions::Kept => tls::server(credentials, &[ends.protocol], None).expect("TLS"),
+            sessions => without_sessions(credentials, ends.protocol, sessions),
         };
         let mut config = noq::ServerConfig::with_crypto(tls);
         config.transport_config(Arc::new(ends.server.transport(PathMemory::default())));

@@ -95,8 +95,10 @@ pub async fn carry<U: Up, D: Down>(
     };
     let beside_the_stream = async {
         loop {
-            if let Some(packet) = packet(datagrams.receive().await, datagrams.drops())? {
-                take(packet)?;
+            for content in datagrams.receive().await {
+                if let Some(packet) = packet(content, datagrams.drops())? {
+                    take(packet)?;
+                }
             }
         }
     };

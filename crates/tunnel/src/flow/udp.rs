@@ -32,8 +32,9 @@ use crate::wire::datagram::{ContentError, LONGEST, UDP_PAYLOAD};
 use crate::wire::path_mtu::{self, PATH_MTU};
 use crate::wire::proxy_status::Refusal;
 
-/// Datagrams that are taken from a socket before others have their turn.
-const BURST: usize = 64;
+/// Datagrams that are taken from a socket at a time, and how often before others have their turn.
+const BURST: usize = 16;
+const BURSTS: usize = 4;
 
 /// How long a flow may be idle.
 #[derive(Debug, Clone, Copy)]
@@ -151,22 +152,21 @@ pub async fn carry<U: Up, D: Down>(
     activity: &Activity,
 ) -> Result<(), FlowError> {
     let upward = async {
-        let mut burst = 0;
-        loop {
+        for bursts in 1.. {
             let capsule = receive(socket, &way, activity).await?;
             if let Some(capsule) = capsule {
                 up.send(capsule).await?;
             }
-            burst += 1;
-            if burst % BURST == 0 {
+            if bursts % BURSTS == 0 {
                 tokio::task::yield_now().await;
             }
         }
+        Ok(())
     };
     let beside_the_stream = async {
         loop {
-            let content = way.datagrams.receive().await;
-            deliver(socket, &way, content, activity).await?;
+            let contents = way.datagrams.receive().await;
+            deliver(socket, &way, contents, activity).await?;
         }
     };
     let on_the_stream = async {
@@ -177,7 +177,7 @@ pub async fn carry<U: Up, D: Down>(
             while let Some((kind, content)) = capsules.next_capsule()? {
                 match kind {
                     PATH_MTU => socket.tell_path_mtu(path_mtu::read(&content)?),
-                    _ => deliver(socket, &way, content, activity).await?,
+                    _ => deliver(socket, &way, [content], activity).await?,
                 }
             }
         }
@@ -215,7 +215,7 @@ async fn idled(limits: IdleLimits, activity: &Activity) {
     }
 }
 
-/// Receives a datagram and sends it on; what does not fit into a packet is the capsule
+/// Receives the next datagrams and sends them on; what does not fit into a packet is the capsule
 /// that is returned, and so is what the other end is to be told.
 async fn receive(
     socket: &impl DatagramSocket,
@@ -229,42 +229,71 @@ async fn receive(
     }
     std::future::poll_fn(|context| {
         CONTENT.with_borrow_mut(|content| {
-            let mut payload = ReadBuf::new(&mut content[1..]);
-            let Poll::Ready(received) = socket.poll_receive(context, &mut payload) else {
-                let mtu = std::task::ready!(socket.poll_too_long(context));
-                return Poll::Ready(Ok(Some(path_mtu::capsule(mtu))));
+            let mut burst = None;
+            let mut taken = 0;
+            let received = loop {
+                if taken == BURST {
+                    break Poll::Ready(Ok(None));
+                }
+                let mut payload = ReadBuf::new(&mut content[1..]);
+                let marking = match socket.poll_receive(context, &mut payload) {
+                    Poll::Ready(Ok(marking)) => marking,
+                    Poll::Ready(Err(error)) => break Poll::Ready(Err(FlowError::Local(error))),
+                    Poll::Pending => match socket.poll_too_long(context) {
+                        Poll::Ready(mtu) => break Poll::Ready(Ok(Some(path_mtu::capsule(mtu)))),
+                        Poll::Pending if burst.is_some() => break Poll::Ready(Ok(None)),
+                        Poll::Pending => break Poll::Pending,
+                    },
+                };
+                taken += 1;
+                let length = payload.filled().len();
+                content[0] = way.contexts.of(marking);
+                activity.count_up(length);
+                let content = &content[..1 + length];
+                let burst = burst.get_or_insert_with(|| way.datagrams.burst());
+                if let Err(TooLong) = burst.add(content)
+                    && let Some(capsule) = way.too_long(content)
+                {
+                    break Poll::Ready(Ok(Some(capsule)));
+                }
             };
-            let marking = received.map_err(FlowError::Local)?;
-            let length = payload.filled().len();
-            content[0] = way.contexts.of(marking);
-            activity.count_up(length);
-            let content = &content[..1 + length];
-            let sent = way.datagrams.send(content);
-            Ok(sent.err().and_then(|TooLong| way.too_long(content))).into()
+            if let Some(burst) = burst {
+                burst.send();
+            }
+            received
         })
     })
     .await
 }
 
-/// Sends a datagram's payload to the local peer.
+/// Sends datagrams' payloads to the local peer.
 async fn deliver(
     socket: &impl DatagramSocket,
     way: &Way<'_>,
-    content: Bytes,
+    contents: impl IntoIterator<Item = Bytes>,
     activity: &Activity,
 ) -> Result<(), FlowError> {
-    let (marking, payload) = match way.contexts.read(content) {
-        Ok(read) => read,
-        // Section 4: dropped, or kept for an agreement that is on its way.
-        Err(ContentError::UnknownContext(_)) => {
-            way.datagrams.drops().add(DropCause::UnknownContext, 1);
-            return Ok(());
+    let contents = contents.into_iter();
+    let mut datagrams = Vec::with_capacity(contents.size_hint().0);
+    for content in contents {
+        match way.contexts.read(content) {
+            Ok(datagram) => {
+                activity.count_down(datagram.1.len());
+                datagrams.push(datagram);
+            }
+            // Section 4: dropped, or kept for an agreement that is on its way.
+            Err(ContentError::UnknownContext(_)) => {
+                way.datagrams.drops().add(DropCause::UnknownContext, 1);
+            }
+            Err(ContentError::Malformed) => return Err(FlowError::Malformed),
         }
-        Err(ContentError::Malformed) => return Err(FlowError::Malformed),
-    };
-    activity.count_down(payload.len());
-    let sent = std::future::poll_fn(|context| socket.poll_send(context, &payload, marking)).await;
-    sent.map_err(FlowError::Local)
+    }
+    let mut left = &datagrams[..];
+    while !left.is_empty() {
+        let sent = std::future::poll_fn(|context| socket.poll_send_several(context, left)).await;
+        left = &left[sent.map_err(FlowError::Local)?..];
+    }
+    Ok(())
 }
 
 impl From<MalformedCapsule> for FlowError {

@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use noq_proto::EcnCodepoint;
 
 use super::datagram::{ContentError, LONGEST, UDP_PAYLOAD};
-use crate::marking::Marking;
+use crate::marking::{Marked, Marking};
 
 /// The field of the draft's section 4.2: lists of a DSCP and the contexts of Not-ECT, ECT(1), ECT(0)
 /// and CE with it.
@@ -120,7 +120,7 @@ impl Contexts {
     }
 
     /// A datagram that came: its marking and its payload.
-    pub fn read(&self, mut content: Bytes) -> Result<(Marking, Bytes), ContentError> {
+    pub fn read(&self, mut content: Bytes) -> Result<Marked, ContentError> {
         let (context, length) = varint::read(&content).ok_or(ContentError::Malformed)?;
         let marking = match context {
             0 => Marking::default(),
