@@ -46,9 +46,6 @@ struct Curve {
     w_max: f64,
     epoch_window: f64,
     since: Time,
-    /// Whether this round has had its decrease.
-    cut: bool,
-    now: Time,
 }
 
 impl CompetitiveMode {
@@ -100,8 +97,6 @@ impl CompetitiveMode {
                         w_max: self.pipe_before.max(self.in_flight_before),
                         epoch_window: self.in_flight_before,
                         since: round.now,
-                        cut: false,
-                        now: round.now,
                     });
                 }
             }
@@ -109,9 +104,10 @@ impl CompetitiveMode {
         }
     }
 
-    /// Packets were lost.
-    pub(super) fn on_congestion(&mut self) {
-        if let Some(curve) = self.curve.as_mut().filter(|curve| !curve.cut) {
+    /// Packets were lost, the newest of which left at `sent`.
+    pub(super) fn on_congestion(&mut self, now: Time, sent: Time) {
+        // Once per recovery period (RFC 9002, section 7.3.2).
+        if let Some(curve) = self.curve.as_mut().filter(|curve| sent > curve.since) {
             // Section 4.7, with fast convergence.
             curve.w_max = if curve.window < curve.w_max {
                 curve.window * (1.0 + BETA) / 2.0
@@ -120,20 +116,13 @@ impl CompetitiveMode {
             };
             curve.window *= BETA;
             curve.epoch_window = curve.window;
-            curve.since = curve.now;
-            curve.cut = true;
+            curve.since = now;
         }
     }
 }
 
 impl Curve {
     fn grow(&mut self, round: &Round) {
-        self.now = round.now;
-        if self.cut {
-            self.cut = false;
-            self.since = round.now;
-            return;
-        }
         let (w_max, from) = (self.w_max / round.packet, self.epoch_window / round.packet);
         let k = ((w_max - from) / C).cbrt();
         let t = round.now.since(self.since).as_secs_f64() + round.rtt;

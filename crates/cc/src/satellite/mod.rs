@@ -590,7 +590,7 @@ impl Controller for Satellite {
             self.probe_step = 0;
             self.round.queued = true;
         }
-        self.competitive.on_congestion();
+        self.competitive.on_congestion(event.now, event.sent);
         let starting = match self.phase {
             Phase::Start => self.rate == 0.0 && !self.train.is_out(),
             // A short queue shows by nothing but its losses.
