@@ -13,6 +13,7 @@ use bentpipe_cc::Choice;
 use bentpipe_os::tproxy::{self, ApplicationQuic, Capture, Fail, OtherProtocols, Protocols};
 use bentpipe_tunnel::gateway::egress::Egress;
 use bentpipe_tunnel::gateway::policy::Policy;
+use bentpipe_tunnel::terminal::EARLY_UDP_PORTS;
 use bentpipe_tunnel::terminal::dns::Settings;
 use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::Span;
@@ -191,7 +192,7 @@ impl Default for Terminal {
 const DRAIN: Span = Span::from_millis(10_000);
 
 /// How applications' connections come in.
-#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Ingress {
     /// TCP connections and UDP datagrams that pass through this machine.
@@ -208,6 +209,23 @@ pub struct Ingress {
     /// An HTTP proxy for CONNECT (RFC 9110, section 9.3.6).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<Http>,
+    /// Ports of UDP whose first datagrams go out with the first packets of a session that is opened
+    /// again, a round trip sooner. A gateway of ours takes these packets once; whoever has recorded
+    /// them may send them again to one that is less careful. So only ports of protocols that take no harm
+    /// from a datagram that comes twice: QUIC is one.
+    pub early_udp_ports: Vec<u16>,
+}
+
+impl Default for Ingress {
+    fn default() -> Self {
+        Self {
+            transparent: None,
+            tun: None,
+            socks5: None,
+            http: None,
+            early_udp_ports: EARLY_UDP_PORTS.into(),
+        }
+    }
 }
 
 impl Ingress {

@@ -193,7 +193,8 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
     if let Err(error) = network_changes::follow(endpoint.clone(), ways.clone()) {
         tracing::warn!("changes of this machine's addresses will be noticed late: {error}");
     }
-    let (terminal, keep) = Terminal::with_gateways(connectors);
+    let (mut terminal, keep) = Terminal::with_gateways(connectors);
+    terminal.set_early_udp_ports(&config.ingress.early_udp_ports);
     terminal.limit_udp_flows(limits::for_udp(open_files));
 
     let mut tasks = JoinSet::new();

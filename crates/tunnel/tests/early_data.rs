@@ -18,18 +18,19 @@ use hickory_proto::rr::{Name, RecordType};
 use noq::udp::Transmit;
 use noq::{AsyncUdpSocket as _, Endpoint, EndpointConfig};
 use support::{
-    GATEWAY, Internet, NAME_SERVER, Setup, Stream, endpoint, in_virtual_time, now, sockets,
-    stream_pair,
+    DatagramEnd, GATEWAY, Internet, NAME_SERVER, Setup, Stream, datagram_pair, endpoint,
+    in_virtual_time, now, sockets, stream_pair, tls,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// On GEO, of which one way is 250 ms.
 const ONE_WAY: Duration = Duration::from_millis(250);
 const SOON: Duration = Duration::from_millis(10);
 const ORIGIN: &str = "93.184.216.34:443";
+const QUIC_SERVER: &str = "93.184.216.36:443";
 const NAME: &str = "www.example.com.";
 
 /// What a socket has sent, and when.
@@ -149,6 +150,18 @@ impl World {
         application
     }
 
+    fn connect_udp(&self, target: &str) -> DatagramEnd {
+        let (application, terminals_side) = datagram_pair();
+        let (terminal, target) = (self.terminal.clone(), target.parse().unwrap());
+        let client = IpAddr::from([192, 168, 7, 1]);
+        tokio::spawn(async move {
+            terminal
+                .carry_udp_for(client, &terminals_side, target)
+                .await
+        });
+        application
+    }
+
     /// When the answer to a question of DNS has come, which is asked now.
     fn ask(&self) -> JoinHandle<Instant> {
         let settings = Settings {
@@ -173,7 +186,7 @@ impl World {
 /// What an origin hears of a connection, once something comes.
 async fn heard(origins: &mut UnboundedReceiver<Stream>) -> (Stream, Instant, Vec<u8>) {
     let mut origin = origins.recv().await.unwrap();
-    let mut said = vec![0; 100];
+    let mut said = vec![0; 4096];
     let connected = now();
     let length = origin.read(&mut said).await.unwrap();
     said.truncate(length);
@@ -208,15 +221,106 @@ fn questions_and_connections_go_out_with_a_sessions_first_packets_and_bytes_afte
 }
 
 #[test]
+fn a_clients_tls_hello_goes_out_too_and_is_answered_a_round_trip_sooner() {
+    in_virtual_time(async |clock| {
+        let world = World::start(&clock).await;
+        let mut origins = world.internet.serve(ORIGIN);
+        let [hello, _] = tls::first_flights();
+        world.reopen();
+        let mut application = world.connect();
+        // In two pieces, and with something behind it.
+        let (start, rest) = hello.split_at(100);
+        application.write_all(start).await.unwrap();
+        application.write_all(rest).await.unwrap();
+        let (mut origin, _, said) = heard(&mut origins).await;
+        let (began, _) = world.first_flight();
+        let took = now() - began;
+        assert!(took < ONE_WAY + SOON, "{took:?}");
+        assert_eq!(said, hello);
+        application.write_all(b"finished").await.unwrap();
+        application.shutdown().await.unwrap();
+        origin.write_all(b"server hello").await.unwrap();
+        let mut answer = [0; 12];
+        application.read_exact(&mut answer).await.unwrap();
+        let took = now() - began;
+        assert!(took < 2 * ONE_WAY + SOON, "{took:?}");
+        let mut more = Vec::new();
+        origin.read_to_end(&mut more).await.unwrap();
+        assert_eq!(more, b"finished");
+        let took = now() - began;
+        assert!(took > 3 * ONE_WAY, "only behind the handshake: {took:?}");
+        drop(origin);
+        let tally = world.terminal.tally().clone();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(tally.snapshot().up_bytes, hello.len() as u64 + 8);
+    });
+}
+
+#[test]
+fn a_clients_tls_hello_with_early_data_of_its_own_waits_for_the_handshake() {
+    in_virtual_time(async |clock| {
+        let world = World::start(&clock).await;
+        let mut origins = world.internet.serve(ORIGIN);
+        let [_, hello] = tls::first_flights();
+        world.reopen();
+        let mut application = world.connect();
+        application.write_all(&hello).await.unwrap();
+        let (_origin, connected, said) = heard(&mut origins).await;
+        let (began, _) = world.first_flight();
+        assert!(connected - began < ONE_WAY + SOON);
+        let took = now() - began;
+        assert!(took > 3 * ONE_WAY, "{took:?}");
+        assert_eq!(said, hello);
+    });
+}
+
+#[test]
+fn first_datagrams_go_out_too_where_the_port_is_listed() {
+    for (server, early) in [(QUIC_SERVER, true), ("93.184.216.36:5004", false)] {
+        in_virtual_time(async |clock| {
+            let world = World::start(&clock).await;
+            let mut sockets = world.internet.serve_udp(server);
+            world.reopen();
+            let application = world.connect_udp(server);
+            // One of them is too long for a frame of a new session.
+            let datagrams = [vec![1; 1250], vec![2; 100]];
+            for datagram in &datagrams {
+                application.send(datagram);
+            }
+            let peer = sockets.recv().await.unwrap();
+            let mut heard = [peer.receive().await.unwrap(), peer.receive().await.unwrap()];
+            heard.sort();
+            assert_eq!(heard, datagrams);
+            let (began, _) = world.first_flight();
+            let took = now() - began;
+            match early {
+                true => assert!(took < ONE_WAY + SOON, "{took:?}"),
+                false => assert!(took > 3 * ONE_WAY, "{took:?}"),
+            }
+            peer.send(b"answer");
+            assert_eq!(application.receive().await.unwrap(), b"answer");
+            let took = now() - began;
+            assert_eq!(took < 2 * ONE_WAY + SOON, early, "{took:?}");
+        });
+    }
+}
+
+#[test]
 fn a_recorded_first_flight_that_is_sent_again_opens_nothing_and_asks_nothing() {
     in_virtual_time(async |clock| {
         let world = World::start(&clock).await;
         let mut origins = world.internet.serve(ORIGIN);
+        let mut sockets = world.internet.serve_udp(QUIC_SERVER);
         world.reopen();
         let answered = world.ask();
         let mut application = world.connect();
-        application.write_all(b"hello").await.unwrap();
+        let [hello, _] = tls::first_flights();
+        application.write_all(&hello).await.unwrap();
+        let caller = world.connect_udp(QUIC_SERVER);
+        caller.send(b"initial");
         let _connection = heard(&mut origins).await;
+        let peer = sockets.recv().await.unwrap();
+        assert_eq!(peer.receive().await.unwrap(), b"initial");
         answered.await.unwrap();
         world.session().await;
         let questions = world.internet.1.asked().len();
@@ -236,6 +340,9 @@ fn a_recorded_first_flight_that_is_sent_again_opens_nothing_and_asks_nothing() {
             tokio::time::sleep(Duration::from_secs(20)).await;
         }
         assert!(origins.try_recv().is_err(), "no second connection");
+        assert!(sockets.try_recv().is_err(), "no second socket");
+        let again = timeout(SOON, peer.receive()).await;
+        assert!(!matches!(again, Ok(Some(_))), "no second datagram");
         assert_eq!(
             world.internet.1.asked().len(),
             questions,
@@ -271,6 +378,7 @@ fn a_gateway_that_has_forgotten_the_tickets_is_asked_again_and_nothing_is_lost()
     in_virtual_time(async |clock| {
         let mut world = World::start(&clock).await;
         let mut origins = world.internet.serve(ORIGIN);
+        let mut sockets = world.internet.serve_udp(QUIC_SERVER);
         // Another process, in the same place.
         world.gateway.close(0_u32.into(), b"");
         world.network.remove(GATEWAY.parse().unwrap());
@@ -281,10 +389,17 @@ fn a_gateway_that_has_forgotten_the_tickets_is_asked_again_and_nothing_is_lost()
         world.reopen();
         let answered = world.ask();
         let mut application = world.connect();
-        application.write_all(b"hello").await.unwrap();
+        let [hello, _] = tls::first_flights();
+        application.write_all(&hello).await.unwrap();
+        let caller = world.connect_udp(QUIC_SERVER);
+        caller.send(b"initial");
         let (_origin, _, said) = heard(&mut origins).await;
         let answered = answered.await.unwrap();
-        assert_eq!(said, b"hello");
+        assert_eq!(said, hello);
+        let peer = sockets.recv().await.unwrap();
+        // As its sender does in the end.
+        caller.send(b"initial again");
+        assert_eq!(peer.receive().await.unwrap(), b"initial again");
         assert!(origins.try_recv().is_err(), "one connection");
         assert_eq!(world.internet.1.asked().len(), 1, "one question");
         let (began, _) = world.first_flight();

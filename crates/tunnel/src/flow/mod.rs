@@ -2,6 +2,7 @@
 //!
 //! - [`stream`]: the halves of a stream
 //! - [`tcp`]: a TCP connection on a stream
+//! - [`client_hello`]: what it may begin with in early data; [`ahead`]: a socket that is read for that
 //! - [`udp`]: the UDP datagrams of one pair of peers, beside a stream
 //! - [`ip`]: IP packets, with [`packet`] for what they say, beside a stream
 //! - [`syn`]: a TCP connection's first packet, and what its sender is told
@@ -18,6 +19,8 @@ pub mod watched;
 pub mod transfer_time;
 pub mod stream;
 pub mod tcp;
+pub mod client_hello;
+pub mod ahead;
 pub mod udp;
 pub mod packet;
 pub mod ip;

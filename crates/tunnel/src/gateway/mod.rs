@@ -4,7 +4,7 @@
 //! - `log_limit`: how much strangers can make the log say
 //! - `sessions`: the open sessions
 //! - `client`: who a session is with
-//! - `requests`: what their terminals ask for
+//! - `requests`: what their terminals ask for; `guarded`: what of it may come in early data
 //! - [`egress`]: what may be dialled by anybody
 //! - [`destination`], [`policy`], `usage`: what a terminal may do, and has done of it
 //! - `proxy_header`: how an origin is told whose connection it is
@@ -26,6 +26,7 @@ pub mod policy;
 mod usage;
 mod proxy_header;
 mod dns;
+mod guarded;
 mod requests;
 mod udp;
 pub mod ip_network;

@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, watch};
 use super::client::{Arriving, HEADER_TIMEOUT, RequestStream, answer_and_abort, demand_token};
 use super::dial::Dialler;
 use super::dns;
+use super::guarded::Guarded;
 use super::ip_network::IpNetwork;
 use super::policy::Policies;
 use super::sessions::Sessions;
@@ -192,8 +193,13 @@ impl<D: Dial> Requests<D> {
         peer.flows.scheduler.set_host(id, host.into());
         let request = Request::read(request);
         // RFC 8470: in early data only what may be done twice, although no ticket lets it. A
-        // question changes nothing, and a connection to which nothing is said is no harm.
-        let may_be_early = matches!(request, Ok(Request::Connect(_) | Request::Dns(_)));
+        // question changes nothing, and neither does a connection to which nothing but a TLS
+        // ClientHello is said. Whoever asks for UDP early says by that that its datagrams may come twice, as on
+        // any network.
+        let may_be_early = matches!(
+            request,
+            Ok(Request::Connect(_) | Request::ConnectUdp(..) | Request::Dns(_))
+        );
         if !may_be_early && peer.connection.handshake_confirmed().await.is_err() {
             return;
         }
@@ -240,10 +246,6 @@ impl<D: Dial> Requests<D> {
                 };
                 match Box::pin(connected).await {
                     Ok(socket) => {
-                        // What was to be said to the origin waits for the handshake.
-                        if peer.connection.handshake_confirmed().await.is_err() {
-                            return;
-                        }
                         let _open = self.tally.open();
                         let (carried, result) =
                             Box::pin(self.open_flow(socket, stream, peer)).await;
@@ -372,10 +374,12 @@ impl<D: Dial> Requests<D> {
             stream: stream.send_id().into_inner(),
         };
         let (up, down) = stream.split();
+        let connection = peer.connection.clone();
+        let confirmed = async move { connection.handshake_confirmed().await.is_ok() };
         tcp::carry(
             socket,
             up,
-            down,
+            Guarded::new(down, confirmed),
             async |_: &mut _| Ok(()),
             stopped,
             &peer.stalled,

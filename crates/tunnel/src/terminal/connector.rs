@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -69,6 +70,8 @@ pub struct Kept {
     pub(super) drops: Drops,
     /// The session whose handshake is under way, if it takes early data.
     pub(super) early: Arc<watch::Sender<Option<Session>>>,
+    /// The gateway's settings have come, in any session.
+    settings: Arc<AtomicBool>,
     tls: Mutex<Option<Tls>>,
 }
 
@@ -222,6 +225,7 @@ impl<R: Resolve> Connector<R> {
             self.gateway.clone(),
             identity.fingerprint(),
             token,
+            self.kept.settings.clone(),
         );
         session.await.map_err(SessionError::Http)
     }

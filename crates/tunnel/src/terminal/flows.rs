@@ -19,6 +19,7 @@ use super::places::Places;
 use super::quic_choice::{Kind, QuicChoice};
 use super::server_name::Hello;
 use super::session::{DownStream, Session};
+use crate::flow::ahead::Ahead;
 use crate::flow::by_name::ByName;
 use crate::flow::stalled::{Held, StalledFlows};
 use crate::flow::tally::{OpenFlow, Tally};
@@ -40,6 +41,11 @@ const SESSION_WAIT: Duration = Duration::from_secs(10);
 /// waited for until its session times out.
 const ANSWER_WAIT: Duration = Duration::from_secs(15);
 
+/// The ports of UDP whose first datagrams may go out in early data unless somebody says otherwise: that of QUIC, whose
+/// handshake does nothing when it comes twice, and whose own early data is by its own rules what may (RFC 9001,
+/// section 9.2). Of others it is not known.
+pub const EARLY_UDP_PORTS: [u16; 1] = [HTTPS];
+
 type RequestStream = h3::client::RequestStream<BidiStream, Bytes>;
 
 /// A request is given up when nothing was heard of the gateway for so long.
@@ -56,6 +62,7 @@ pub struct Terminal {
     pub(super) hosts: Hosts,
     stalled: StalledFlows,
     pub(super) udp: Places,
+    pub(super) early_udp_ports: Arc<[u16]>,
     pub(super) tally: Tally,
     names: Names,
     by_name: ByName,
@@ -90,12 +97,18 @@ impl Terminal {
             hosts: Hosts::default(),
             stalled,
             udp: Places::new(MAX_UDP_FLOWS),
+            early_udp_ports: EARLY_UDP_PORTS.into(),
             tally,
             names: Names::default(),
             by_name: ByName::default(),
             quic: QuicChoice::default(),
         };
         (terminal, async move { keeper.keep().await })
+    }
+
+    /// The ports whose first datagrams may go out in early data, in place of [`EARLY_UDP_PORTS`].
+    pub fn set_early_udp_ports(&mut self, ports: &[u16]) {
+        self.early_udp_ports = ports.into();
     }
 
     /// The current session, also when it changes.
@@ -202,7 +215,9 @@ impl Terminal {
             return;
         };
         let accepted = async {
-            let (session, mut stream) = self.open(&target, host.number()).await?;
+            let (session, mut stream, _) = self
+                .open(&target, host.number(), None::<&mut Ahead<S>>)
+                .await?;
             let answer = answered(&session, stream.recv_response()).await?;
             Refusal::read(&answer)?;
             Ok((session, stream))
@@ -236,8 +251,14 @@ impl Terminal {
         let Some((_place, _open)) = self.begin(&target) else {
             return (Carried::default(), None);
         };
-        let (carried, result) = match self.open(&target, host).await {
-            Ok((session, stream)) => self.relay(socket, session, stream, false).await,
+        let mut socket = Ahead::new(socket);
+        let (carried, result) = match self.open(&target, host, Some(&mut socket)).await {
+            Ok((session, stream, said)) => {
+                socket.skip(said);
+                let (carried, result) = self.relay(socket, session, stream, false).await;
+                let up = carried.up + said as u64;
+                (Carried { up, ..carried }, result)
+            }
             Err(error) => (Carried::default(), Err(error)),
         };
         self.over(&target, carried, &result);
@@ -296,53 +317,80 @@ impl Terminal {
         }
     }
 
-    async fn open(
+    /// Asks for a connection to `target`, also while a handshake is under way. Of what `socket` says a
+    /// TLS ClientHello goes out with that, and nothing else; how many bytes of it have.
+    async fn open<S: Socket>(
         &self,
         target: &Target,
         host: u32,
-    ) -> Result<(Session, RequestStream), FlowError> {
-        let begin = |session: Session| async move {
-            let stream = session.connect(target, host).await?;
-            let id = stream.id().into_inner();
-            session.flows().scheduler.set_host(id, host.into());
-            Ok((session, stream))
-        };
-        // The request alone goes ahead of the handshake; what the application sends waits for it.
-        self.also_early(begin).await
+        mut socket: Option<&mut Ahead<S>>,
+    ) -> Result<(Session, RequestStream, usize), FlowError> {
+        let mut session = self.first_session().await?;
+        loop {
+            let opened = async {
+                let mut stream = session.connect(target, host).await?;
+                let id = stream.id().into_inner();
+                session.flows().scheduler.set_host(id, host.into());
+                let said = match &mut socket {
+                    Some(socket) => say_hello(&session, &mut stream, socket).await?,
+                    None => 0,
+                };
+                Ok((stream, said))
+            };
+            if let Some(opened) = self.unless_in_vain(&session, opened).await {
+                return opened.map(|(stream, said)| (session, stream, said));
+            }
+            session = self.open_session().await?;
+        }
     }
 
     /// Asks a question of DNS, also while a handshake is under way: an answer changes nothing,
     /// however often it is given.
     pub(super) async fn ask(&self, question: &[u8]) -> Result<Vec<u8>, FlowError> {
-        self.also_early(|session: Session| async move { session.ask(question.to_vec()).await })
-            .await
+        let mut session = self.first_session().await?;
+        loop {
+            let asked = session.ask(question.to_vec());
+            if let Some(answer) = self.unless_in_vain(&session, asked).await {
+                return answer;
+            }
+            session = self.open_session().await?;
+        }
     }
 
-    /// Does `what` in the session, or in one whose handshake is under way: what goes out with its
-    /// first packets is asked again if the gateway does not take it.
-    async fn also_early<T, F>(&self, what: impl Fn(Session) -> F) -> Result<T, FlowError>
-    where
-        F: Future<Output = Result<T, FlowError>>,
-    {
+    /// The session, or one whose handshake is under way: what goes out with its first packets has to be
+    /// done again where the gateway does not take it ([`Self::unless_in_vain`]).
+    pub(super) async fn first_session(&self) -> Result<Session, FlowError> {
         let mut early = self.early.clone();
         let early = early.wait_for(|early| early.as_ref().is_some_and(|early| !early.is_closed()));
-        let session = tokio::select! {
+        tokio::select! {
             biased;
-            session = self.open_session() => session?,
-            Ok(early) = early => early.clone().ok_or(FlowError::NoSession)?,
-        };
+            session = self.open_session() => session,
+            Ok(early) = early => early.clone().ok_or(FlowError::NoSession),
+        }
+    }
+
+    /// What `done` in `session` comes to; nothing if its handshake does not end well, or another
+    /// session is open before.
+    pub(super) async fn unless_in_vain<T>(
+        &self,
+        session: &Session,
+        done: impl Future<Output = T>,
+    ) -> Option<T> {
         let done = async {
-            let done = what(session.clone()).await;
+            let done = done.await;
             session.established().await.then_some(done)
         };
-        let done = tokio::select! {
+        let overtaken = async {
+            tokio::select! {
+                biased;
+                _ = session.established() => std::future::pending().await,
+                () = self.other_than(session) => {}
+            }
+        };
+        tokio::select! {
             biased;
             done = done => done,
-            () = self.other_than(&session), if session.is_early() => None,
-        };
-        match done {
-            Some(done) => done,
-            None => what(self.open_session().await?).await,
+            () = overtaken => None,
         }
     }
 
@@ -366,6 +414,26 @@ impl Terminal {
             _ => Err(FlowError::NoSession),
         }
     }
+}
+
+/// Sends the TLS ClientHello that `socket` begins with, unless the handshake of `session` has ended
+/// before that is there; how many bytes it has. They stay in the socket.
+async fn say_hello(
+    session: &Session,
+    stream: &mut RequestStream,
+    socket: &mut Ahead<impl Socket>,
+) -> Result<usize, FlowError> {
+    let hello = tokio::select! {
+        biased;
+        _ = session.established() => None,
+        hello = socket.client_hello() => hello,
+    };
+    let Some(hello) = hello else {
+        return Ok(0);
+    };
+    let length = hello.len();
+    stream.send_data(hello).await?;
+    Ok(length)
 }
 
 /// The gateway's `answer` to a request, as long as it may take and the gateway is heard.

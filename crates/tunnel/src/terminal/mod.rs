@@ -30,7 +30,7 @@ mod ip;
 pub mod dns;
 
 pub use connector::{Connector, Kept, SessionError};
-pub use flows::Terminal;
+pub use flows::{EARLY_UDP_PORTS, Terminal};
 pub use gateways::GatewayState;
 pub use session::Session;
 pub use udp::Unreachable;

@@ -48,6 +48,8 @@ pub struct Session {
     gateway: Arc<Target>,
     /// What each request shows, where the gateway wants that.
     token: Option<HeaderValue>,
+    /// The gateway's settings have come, in this session or an earlier one.
+    settings: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for Session {
@@ -69,6 +71,7 @@ impl Session {
         gateway: Target,
         identity: Fingerprint,
         token: Option<HeaderValue>,
+        settings: Arc<AtomicBool>,
     ) -> Result<Self, String> {
         let (wire, flows) = Connection::new(connection.clone(), lent, drops);
         let (mut driver, requests) = h3::client::builder()
@@ -95,6 +98,7 @@ impl Session {
             identity,
             gateway: Arc::new(gateway),
             token,
+            settings,
         })
     }
 
@@ -136,8 +140,20 @@ impl Session {
     /// The error says why not.
     pub async fn accepted(&self) -> Result<(), String> {
         match self.flows.accepted().await {
-            true => Ok(()),
+            true => {
+                self.settings.store(true, Ordering::Relaxed);
+                Ok(())
+            }
             false => Err(self.closed().await),
+        }
+    }
+
+    /// Waits until the gateway's settings are known, which come before a request for datagrams (RFC 9220, section 3).
+    /// In early data those of an earlier session hold, and the gateway stands by them (RFC 9297, section 2.1.1).
+    pub(super) async fn settings(&self) -> Result<(), String> {
+        match self.is_early() && self.settings.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => self.accepted().await,
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::flows::{Terminal, answered, within_patience};
 use super::quic_choice::Kind;
-use super::session::DownStream;
+use super::session::{DownStream, Session};
 use crate::flow::FlowError;
 use crate::flow::stream::{Down as _, Up as _};
 use crate::flow::udp::{self, Activity, IdleLimits, Way};
@@ -85,10 +85,30 @@ impl Terminal {
         host: u32,
         activity: &Activity,
     ) -> Result<(), FlowError> {
-        let session = self.open_session().await?;
-        // RFC 9220, section 3, and RFC 9297, section 2.1.1: the gateway's settings come first.
-        let accepted = within_patience(&session, session.accepted()).await?;
-        accepted.map_err(|_| FlowError::NoSession)?;
+        let mut session = match self.early_udp_ports.contains(&target.port) {
+            true => self.first_session().await?,
+            false => self.open_session().await?,
+        };
+        loop {
+            let carried = self.carry_udp_in(&session, socket, target, host, activity);
+            if let Some(result) = self.unless_in_vain(&session, carried).await {
+                return result;
+            }
+            // What was sent is lost, as datagrams may be.
+            session = self.open_session().await?;
+        }
+    }
+
+    async fn carry_udp_in(
+        &self,
+        session: &Session,
+        socket: &impl DatagramSocket,
+        target: &Target,
+        host: u32,
+        activity: &Activity,
+    ) -> Result<(), FlowError> {
+        let known = within_patience(session, session.settings()).await?;
+        known.map_err(|_| FlowError::NoSession)?;
         let stream = session.connect_udp(target, host).await?;
         let id = stream.id();
         session
@@ -100,7 +120,7 @@ impl Terminal {
         let (mut up, mut down) = stream.split();
         let contexts = Contexts::of_terminal(session.agreed().get().cloned());
         let opened = async |down: &mut DownStream| {
-            let answer = answered(&session, down.recv_response()).await?;
+            let answer = answered(session, down.recv_response()).await?;
             Refusal::read(&answer).map_err(FlowError::Refused)?;
             if let Some(agreed) = contexts.agree(answer.headers()) {
                 session.agreed().get_or_init(|| agreed.clone());
