@@ -19,7 +19,15 @@ DNS, QUIC, CLOSED = 53, 443, 9
 
 def capture(path: Topology, name: str) -> Process:
     """Print what the terminal sends towards the dish with the client's address, and what comes to it."""
-    words: list[str | Path] = ["tcpdump", "-i", "sat0", "-nn", "-l", f"host {LAN.far4} or host {LAN.far6}"]
+    words: list[str | Path] = [
+        "tcpdump",
+        "-i",
+        "sat0",
+        "-nn",
+        "-l",
+        "--immediate-mode",
+        f"host {LAN.far4} or host {LAN.far6}",
+    ]
     started = path.start(name, path.terminal, words)
     eventually(lambda: "listening on" in started.log.read_text(), "the capture runs")
     return started

@@ -82,7 +82,7 @@ def test_nothing_passes_by_the_tunnel_after_a_crash_or_a_stop_until_it_is_let_go
 def test_what_is_under_way_at_a_crash_does_not_go_on_outside(path: Topology) -> None:
     """The rest of a connection is not sent to the server by itself, whatever the client still sends."""
     tunnel = start_bentpipe(path)
-    listing = ["tcpdump", "-i", "sat0", "-nn", "-l", "tcp"]
+    listing = ["tcpdump", "-i", "sat0", "-nn", "-l", "--immediate-mode", "tcp"]
     capture = path.start("capture", path.terminal, listing)
     with conversation(path) as (client, _):
         client.setblocking(False)

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use bentpipe_os::limits;
 use sd_notify::NotifyState;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -25,12 +26,24 @@ const LAST_TASKS: Duration = Duration::from_secs(1);
 /// While draining, it is looked this often whether all flows have ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(100);
 
-/// Runs a daemon on the async runtime. Neither a log that nobody reads nor a disk that stands
-/// still keeps it from its work or from its end.
-pub fn run(main: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+/// Files that a daemon without flows may have open at most, with some to spare.
+const LEAST_FILES: u64 = 64;
+
+/// Runs a daemon on the async runtime; `main` hears how many files may be open. Neither a log that
+/// nobody reads nor a disk that stands still keeps it from its work or from its end.
+pub fn run<F: Future<Output = Result<(), Failure>>>(
+    main: impl FnOnce(u64) -> F,
+) -> Result<(), Failure> {
+    let open_files = limits::raise_open_files();
+    if open_files < LEAST_FILES {
+        return Err(anyhow::anyhow!(
+            "{open_files} files may be open, and a daemon without flows needs up to {LEAST_FILES}; raise the hard limit (`ulimit -Hn`, LimitNOFILE= in a systemd unit)"
+        )
+        .into());
+    }
     output::never_wait().map_err(anyhow::Error::from)?;
     let runtime = runtime()?;
-    let ended = runtime.block_on(main);
+    let ended = runtime.block_on(main(open_files));
     runtime.shutdown_timeout(LAST_TASKS);
     output::finish();
     ended

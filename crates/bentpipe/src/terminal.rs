@@ -133,7 +133,7 @@ async fn release(files: Files) -> Result<(), Failure> {
         )
         .into());
     }
-    let removed = tproxy::release(port).await;
+    let removed = tproxy::release(port).await.map_err(anyhow::Error::from)?;
     daemon::say(format_args!(
         "{}",
         if removed {
@@ -162,16 +162,15 @@ fn start(files: Files) -> Result<(), Failure> {
                 .any(|address| listens(Some(address))),
     };
     privileges::give_up(config.user.as_deref(), needs).map_err(anyhow::Error::from)?;
-    daemon::run(serve(files, config))
+    daemon::run(|open_files| serve(files, config, open_files))
 }
 
-async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure> {
+async fn serve(files: Files, mut config: config::Terminal, open_files: u64) -> Result<(), Failure> {
     let started = Instant::now();
     let mut stop = daemon::StopSignals::new();
     let mut reload = daemon::reload_signal();
     let gateways = files.read_pairing()?;
     let (renewed, identity) = watch::channel(Arc::new(files.identity()?));
-    let open_files = limits::raise_open_files();
     let (keeper, paths) = Keeper::start(files.paths());
     let mark = config.ingress.mark();
     let endpoint = endpoint(&identity.borrow(), mark)?;
@@ -367,7 +366,11 @@ async fn serve(files: Files, mut config: config::Terminal) -> Result<(), Failure
         stop.drain(config.drain.as_duration(), drained).await;
     }
     match rules {
-        Some((rules, AfterStop::Release)) if stop_asked.is_some() => rules.remove().await,
+        Some((rules, AfterStop::Release)) if stop_asked.is_some() => {
+            if let Err(error) = rules.remove().await {
+                tracing::error!("{error}; the connections that would be taken are held back");
+            }
+        }
         // What a failure leaves is for `fail` to say.
         Some((_, AfterStop::Release)) => {}
         Some((_, AfterStop::Hold)) => tracing::warn!(

@@ -17,6 +17,9 @@ const GROUPS: [libc::c_int; 4] = [
     libc::RTMGRP_IPV4_ROUTE,
     libc::RTMGRP_IPV6_ROUTE,
 ];
+/// Messages about routing rules of both families (RTNLGRP_IPV4_RULE and RTNLGRP_IPV6_RULE in
+/// linux/rtnetlink.h).
+const RULES: [u32; 2] = [8, 19];
 /// Messages about nftables (NFNLGRP_NFTABLES in linux/netfilter/nfnetlink.h).
 const NFTABLES: u32 = 7;
 /// One change comes as several messages, and a router may have many changes.
@@ -25,7 +28,7 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// What is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Watched {
-    /// Addresses and routes.
+    /// Addresses, routes and routing rules.
     Network,
     /// nftables.
     Nftables,
@@ -71,6 +74,9 @@ impl Changes {
                 let groups = GROUPS.into_iter().fold(0, |all, group| all | group);
                 let mut socket = Socket::new(NETLINK_ROUTE)?;
                 socket.bind(&SocketAddr::new(0, groups.cast_unsigned()))?;
+                for group in RULES {
+                    socket.add_membership(group)?;
+                }
                 return Ok(Self(socket));
             }
             Watched::Nftables => Socket::new(NETLINK_NETFILTER)?,

@@ -4,6 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use bentpipe_quic::layer::Layer as _;
+use bentpipe_quic::versions::Spoken;
 use bentpipe_tunnel::gateway::mapped;
 use bentpipe_tunnel::identity::Identity;
 use noq::{Endpoint, EndpointConfig, TokioRuntime};
@@ -11,8 +13,8 @@ use noq_proto::HashedConnectionIdGenerator;
 
 use crate::quic_socket::{self, Received};
 
-/// QUIC version 1 (RFC 9000, section 15).
-const VERSION_1: u32 = 1;
+/// The versions that gateways speak: QUIC version 1 (RFC 9000, section 15).
+const SPOKEN: &[u32] = &[1];
 
 /// An endpoint at `address`. With `server` it also accepts sessions.
 ///
@@ -39,11 +41,11 @@ pub fn endpoint(
     }));
     if server.is_some() {
         // Others are answered by version negotiation, which terminals ask for on purpose.
-        config.supported_versions(vec![VERSION_1]);
+        config.supported_versions(SPOKEN.to_vec());
     }
     let (socket, received) = quic_socket::bind_marked(address, server.is_some(), mark)?;
     let socket = match server {
-        Some(_) => mapped(socket),
+        Some(_) => mapped(Spoken(SPOKEN).over(socket)),
         None => socket,
     };
     let endpoint =

@@ -8,6 +8,7 @@
 //! - [`version2`]: QUIC version 2, which the library lacks
 //! - [`layer`]: what lies between the library and a UDP socket
 //! - [`batches`]: how many datagrams go out at once
+//! - [`versions`]: which datagrams of other versions are answered
 //! - [`mapped`]: IPv4 peers that migrate by addresses of IPv6
 //! - `pacing`: bursts of at most 2 ms
 //! - [`acks`]: how often the peer acknowledges
@@ -30,6 +31,7 @@ pub mod qlog;
 pub mod version2;
 pub mod layer;
 pub mod batches;
+pub mod versions;
 pub mod mapped;
 mod pacing;
 pub mod acks;

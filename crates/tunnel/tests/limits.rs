@@ -53,6 +53,26 @@ fn ten_thousand_flows_are_open_in_one_session() {
     });
 }
 
+/// As of a host that looks for open ports; each attempt is a socket at the gateway.
+#[test]
+fn an_origin_that_says_nothing_is_not_waited_for_when_nobody_else_does() {
+    const FLOWS: usize = 1000;
+    in_virtual_time(async |clock| {
+        let world = Setup::default().start(&clock);
+        world.warm().await;
+        // Shorter than the ten seconds that an origin has.
+        let there = Duration::from_secs(2);
+        let scanned: Vec<_> = (0..FLOWS)
+            .map(|_| world.connect_from(1, "93.184.216.99:7"))
+            .collect();
+        tokio::time::sleep(there).await;
+        assert_eq!(world.internet.dialling(), FLOWS);
+        drop(scanned);
+        tokio::time::sleep(there).await;
+        assert_eq!(world.internet.dialling(), 0);
+    });
+}
+
 #[test]
 fn the_terminal_that_finds_no_room_is_told_what_to_change_and_backs_off() {
     in_virtual_time(async |clock| {

@@ -15,6 +15,7 @@ use support::{Setup, World, in_virtual_time, link, now};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const ORIGIN: &str = "93.184.216.34:80";
+const PEER: &str = "93.184.216.35:5004";
 
 /// One policy for all, which may be changed.
 #[derive(Default)]
@@ -64,6 +65,24 @@ fn answer(world: &World, address: &str) {
             connection.write_all(b"!").await.unwrap();
             open.push(connection);
         }
+    });
+}
+
+/// They could be among them.
+#[test]
+fn while_the_gateways_own_addresses_are_not_known_all_destinations_are_denied() {
+    in_virtual_time(async |clock| {
+        let (world, _) = start(&clock, Policy::default()).await;
+        answer(&world, ORIGIN);
+        let mut peers = world.internet.serve_udp(PEER);
+        world.internet.tell_own_addresses(false);
+        assert!(!carried(&world, ORIGIN).await);
+        let (application, flow) = world.connect_udp(1, PEER);
+        application.send(b"?");
+        flow.await.unwrap();
+        assert!(peers.try_recv().is_err());
+        world.internet.tell_own_addresses(true);
+        assert!(carried(&world, ORIGIN).await);
     });
 }
 

@@ -170,10 +170,10 @@ fn start(files: Files) -> Result<(), Failure> {
         low_ports: low(config.listen) || config.metrics.as_ref().is_some_and(|m| low(m.listen)),
     };
     privileges::give_up(config.user.as_deref(), needs).map_err(anyhow::Error::from)?;
-    daemon::run(serve(files, config))
+    daemon::run(|open_files| serve(files, config, open_files))
 }
 
-async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure> {
+async fn serve(files: Files, mut config: config::Gateway, open_files: u64) -> Result<(), Failure> {
     let started = Instant::now();
     let mut stop = daemon::StopSignals::new();
     let mut reload = daemon::reload_signal();
@@ -189,7 +189,6 @@ async fn serve(files: Files, mut config: config::Gateway) -> Result<(), Failure>
         .map_err(|error| Failure::Configuration(format!("{error:#}")))?;
     let terminals = registry.current().terminal.len();
     let registry = Arc::new(registry);
-    let open_files = limits::raise_open_files();
     let transport = Transport {
         seed: secret::seed().map_err(anyhow::Error::from)?,
         events: qlog::asked_for()?,

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use bentpipe_os::machine::Machine;
 use bentpipe_os::privileges::{self, Needs};
-use bentpipe_os::{limits, quic_socket, secret};
+use bentpipe_os::{quic_socket, secret};
 use bentpipe_quic::layer::Layer as _;
 use bentpipe_quic::version2::socket::Version2;
 use bentpipe_quicpep::close::Code;
@@ -150,8 +150,7 @@ fn start(path: &Path) -> Result<(), Failure> {
         low_ports: config.listen.port() < 1024,
     };
     privileges::give_up(config.user.as_deref(), needs).map_err(anyhow::Error::from)?;
-    limits::raise_open_files();
-    daemon::run(serve(config, certificates, roots))
+    daemon::run(|_| serve(config, certificates, roots))
 }
 
 async fn serve(

@@ -127,8 +127,7 @@ struct Proxy {
 }
 
 pub fn run(command: Command) -> Result<(), Failure> {
-    bentpipe_os::limits::raise_open_files();
-    daemon::run(serve(command))
+    daemon::run(|_| serve(command))
 }
 
 async fn serve(command: Command) -> Result<(), Failure> {
@@ -166,8 +165,10 @@ async fn serve(command: Command) -> Result<(), Failure> {
         () = keep(rules.as_ref()) => {}
     }
     daemon::stopping();
-    if let Some(rules) = rules {
-        rules.remove().await;
+    if let Some(rules) = rules
+        && let Err(error) = rules.remove().await
+    {
+        tracing::error!("{error}");
     }
     daemon::say(format_args!("stopped"));
     Ok(())

@@ -21,7 +21,7 @@ pub mod udp;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -40,6 +40,8 @@ use crate::{network_changes, tcp};
 const TAG: u32 = 0x6270_0000;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 1024;
+/// Connections from before the first start that have said nothing for so long are not known then.
+const SETTLING: Duration = Duration::from_secs(300);
 /// Between two repairs, so that two programs which undo each other do so at leisure.
 const REPAIR_PAUSE: Duration = Duration::from_secs(1);
 /// Between two attempts at a repair that fails.
@@ -215,6 +217,8 @@ pub struct Rules {
     ipv6: bool,
     /// Connections are held back until their origin has answered.
     holds: bool,
+    /// When connections from before the start are known; none if rules stood before.
+    settled_at: Option<Instant>,
 }
 
 /// Listeners for redirected connections; the local address of each connection that
@@ -249,6 +253,9 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
         }
     }
     let port = capture.port;
+    let existed = nft::table_exists(&table(port))
+        .await
+        .map_err(TransparentError::Nftables)?;
     // Whoever holds the listener's port owns the rules of that port.
     let ipv4 = listen((Ipv4Addr::LOCALHOST, port).into())?;
     let ipv6 = match listen((Ipv6Addr::LOCALHOST, port).into()) {
@@ -296,8 +303,8 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
         capture: Mutex::new(capture),
         ipv6: ipv6.is_some(),
         holds: held.is_some(),
+        settled_at: (!existed).then(|| Instant::now() + SETTLING),
     };
-    let existed = nft::table_exists(&table(port)).await.unwrap_or(true);
     let ruleset = rules.ruleset();
     let loaded = match ruleset {
         Ok(ruleset) => nft::load(ruleset).await,
@@ -313,7 +320,7 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
     // Last: nothing is routed to an interface from which nobody takes it.
     if let Err(source) = rules.route() {
         if !existed {
-            release(port).await;
+            let _ = release(port).await;
         }
         return Err(TransparentError::Routes { source });
     }
@@ -372,13 +379,17 @@ pub fn mark(port: u16) -> u32 {
 
 /// Removes the rules that a terminal with `port` has left, running or not; what is not
 /// there is no error. Says whether there were any.
-pub async fn release(port: u16) -> bool {
-    let existed = nft::table_exists(&table(port)).await == Ok(true);
-    let _ = nft::load(format!("delete table inet {}\n", table(port))).await;
+pub async fn release(port: u16) -> Result<bool, TransparentError> {
+    let existed = nft::table_exists(&table(port))
+        .await
+        .map_err(TransparentError::Nftables)?;
+    if existed {
+        nft::load(format!("delete table inet {}\n", table(port))).await?;
+    }
     routes::remove(mark(port));
     routes::remove(packets::mark(port));
     tun::remove(port);
-    existed
+    Ok(existed)
 }
 
 /// What of this machine's firewall stands in the way of connections that come in through
@@ -395,6 +406,17 @@ pub fn firewall(interfaces: &[String], port: u16) -> Firewall {
 pub(crate) fn nft(arguments: &[&str], input: &str) -> Result<String, String> {
     let arguments: Vec<_> = arguments.iter().map(|&word| word.to_owned()).collect();
     nft::run_blocking(&arguments, input)
+}
+
+/// The ports of tables of terminals that do not run, but for `own`. Blocks.
+fn stale(own: u16) -> Vec<u16> {
+    let tables = tables().unwrap_or_default();
+    let ports = tables
+        .iter()
+        .filter_map(|name| name.strip_prefix("bentpipe_")?.parse().ok());
+    ports
+        .filter(|&port| port != own && !listens(port))
+        .collect()
 }
 
 /// The names of the tables of terminals, running or not. Blocks.
@@ -419,9 +441,16 @@ impl Rules {
             device: packets::device(&capture),
             ipv6: self.ipv6,
             holds: self.holds,
+            settled: self.settles_in().is_none(),
             capture: &capture,
         };
         Ok(ruleset.text())
+    }
+
+    /// How long it takes until connections from before the start are known; none if they are.
+    fn settles_in(&self) -> Option<Duration> {
+        let left = (self.settled_at?).saturating_duration_since(Instant::now());
+        (!left.is_zero()).then_some(left)
     }
 
     /// Puts the routes of this machine's own traffic in force.
@@ -443,6 +472,13 @@ impl Rules {
         let asked = tokio::task::spawn_blocking(move || firewall(&interfaces, port)).await;
         for obstacle in asked.into_iter().flat_map(|firewall| firewall.obstacles) {
             tracing::warn!("{obstacle}");
+        }
+        let stale = tokio::task::spawn_blocking(move || stale(port)).await;
+        for other in stale.into_iter().flatten() {
+            tracing::warn!(
+                "a terminal with ingress.transparent.port = {other} does not run, and its rules hold back what it took; `nft delete table inet {}` lets it go",
+                table(other)
+            );
         }
     }
 
@@ -510,9 +546,11 @@ impl Rules {
         // What cannot be done now, without descriptors say, is tried again.
         let mut retry = None;
         loop {
+            let settling = self.settles_in();
             tokio::select! {
                 () = changed.notified() => {}
                 () = tokio::time::sleep(retry.unwrap_or_default()), if retry.is_some() => {}
+                () = tokio::time::sleep(settling.unwrap_or_default()), if settling.is_some() => {}
             }
             let whole = self.repair(&mut installed).await;
             retry = match retry {
@@ -574,8 +612,8 @@ impl Rules {
     }
 
     /// Removes the rules; what is not there is no error.
-    pub async fn remove(&self) {
-        release(self.capture().port).await;
+    pub async fn remove(&self) -> Result<(), TransparentError> {
+        release(self.capture().port).await.map(drop)
     }
 }
 

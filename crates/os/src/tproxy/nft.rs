@@ -5,8 +5,11 @@
 //! set (capabilities(7)) and ends with it.
 
 use std::io::{self, Write as _};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use rustix::thread::{
     CapabilitySet, capabilities, configure_capability_in_ambient_set, set_capabilities,
 };
@@ -15,6 +18,10 @@ use super::TransparentError;
 
 /// Where distributions keep `nft`; not on everybody's PATH.
 const SBIN: &str = "/usr/local/sbin:/usr/sbin:/sbin";
+
+/// It takes milliseconds, but for long lists on a loaded machine. One that hangs would hold up every
+/// start and every stop.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Loads a ruleset, all of it or nothing.
 pub(crate) async fn load(ruleset: String) -> Result<(), TransparentError> {
@@ -80,7 +87,7 @@ fn start(arguments: &[String], input: &str) -> Result<String, String> {
         _ => format!("`nft`: {error}"),
     };
     let path = std::env::var("PATH").unwrap_or_default();
-    let mut child = Command::new("nft")
+    let child = Command::new("nft")
         .args(arguments)
         .env("PATH", format!("{path}:{SBIN}"))
         .stdin(Stdio::piped())
@@ -88,11 +95,7 @@ fn start(arguments: &[String], input: &str) -> Result<String, String> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(said)?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // A tool that ends without reading says why itself.
-        let _ = stdin.write_all(input.as_bytes());
-    }
-    let output = child.wait_with_output().map_err(said)?;
+    let output = output(child, input.into(), PATIENCE).map_err(said)?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
@@ -104,4 +107,59 @@ fn start(arguments: &[String], input: &str) -> Result<String, String> {
         ""
     };
     Err(format!("`nft {}`: {first}{remedy}", arguments.join(" ")))
+}
+
+/// Gives a program its input and waits for its end, but not for ever.
+fn output(mut child: Child, input: String, patience: Duration) -> io::Result<Output> {
+    // Without descriptors it cannot be ended, but need not be waited for.
+    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
+    let (ended, end) = mpsc::channel();
+    std::thread::spawn(move || {
+        if let Some(mut stdin) = child.stdin.take() {
+            // A tool that ends without reading says why itself.
+            let _ = stdin.write_all(input.as_bytes());
+        }
+        let _ = ended.send(child.wait_with_output());
+    });
+    end.recv_timeout(patience).unwrap_or_else(|_| {
+        if let Some(process) = process {
+            let _ = pidfd_send_signal(process, Signal::KILL);
+        }
+        Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("it did not end within {patience:?}"),
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(program: &str) -> Child {
+        let mut command = Command::new("sh");
+        let command = command.args(["-c", program]).stdin(Stdio::piped());
+        command.stdout(Stdio::piped()).spawn().unwrap()
+    }
+
+    #[test]
+    fn what_a_program_says_is_heard_however_much_it_is() {
+        let long = "x".repeat(1 << 20);
+        let child = start("cat >/dev/null; head -c 1048576 /dev/zero");
+        let heard = output(child, long.clone(), Duration::from_secs(60)).unwrap();
+        assert!(heard.status.success());
+        assert_eq!(heard.stdout.len(), long.len());
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_ended() {
+        // One that neither reads nor ends.
+        let child = start("exec sleep 600");
+        let process = Pid::from_child(&child);
+        let failed = output(child, "x".repeat(1 << 20), Duration::from_millis(100)).unwrap_err();
+        assert!(failed.to_string().contains("within 100ms"), "{failed}");
+        while rustix::process::test_kill_process(process).is_ok() {
+            std::thread::yield_now();
+        }
+    }
 }

@@ -3,7 +3,11 @@
 //! A connection is taken when its first packet (SYN) comes in through one of the
 //! interfaces and goes to a destination that is not left alone; it then carries a
 //! conntrack mark, and all that follows of it goes the same way. What was on its way
-//! before the start, and the answers of servers behind the interfaces, have neither.
+//! before the start, and the answers of servers behind the interfaces, have neither. Packets from
+//! the middle of a connection that conntrack does not know are none of these, once the terminal has
+//! [settled](Ruleset::settled): a host that slept goes on with a connection that was taken and has
+//! long been reset, and would do so in the open. The terminal resets it again. Where tracking is
+//! switched off nothing tells the two apart, and such packets go their own way.
 //! Datagrams have no beginning: those of UDP are taken unless they are such answers, also
 //! when their flow is older than the terminal. ICMP errors about what is taken are delivered
 //! here as well: they are of the sockets that the terminal has for it.
@@ -37,6 +41,9 @@ pub(super) struct Ruleset<'a> {
     pub ipv6: bool,
     /// Connections are held back until their origin has answered.
     pub holds: bool,
+    /// All connections from before the start are known to conntrack, which may have begun with
+    /// these rules.
+    pub settled: bool,
 }
 
 impl Ruleset<'_> {
@@ -74,6 +81,10 @@ impl Ruleset<'_> {
             false => format!("iifname != {{ {names} }} return\n"),
         };
         let answers = self.answers();
+        let known = match self.settled {
+            true => "ct state { established, untracked } ",
+            false => "",
+        };
         let mut text = format!(
             "table inet {table}\n\
              delete table inet {table}\n\
@@ -89,7 +100,7 @@ impl Ruleset<'_> {
              socket transparent 1 socket wildcard 0 goto take\n\
              ct direction reply {answers}return\n\
              ct state related {answers}return\n\
-             meta l4proto tcp {NOT_FIRST} return\n"
+             meta l4proto tcp {NOT_FIRST} {known}return\n"
         );
         text.push_str(&self.questions());
         for (family, networks) in [("ip", v4), ("ip6", v6)] {
@@ -100,6 +111,7 @@ impl Ruleset<'_> {
         }
         text.push_str("goto decide\n}\n");
         text.push_str(&self.decide());
+        text.push_str(&self.rest());
         text.push_str(&self.take());
         text.push_str(&self.marks());
         if self.holds {
@@ -177,11 +189,24 @@ impl Ruleset<'_> {
                 };
             }
         }
+        let _ = writeln!(text, "meta l4proto tcp {NOT_FIRST} goto rest");
         if self.holds {
             text.push_str(&self.hold());
         }
         let _ = write!(text, "ct mark set {mark:#x} goto take\n}}\n");
         text
+    }
+
+    /// What becomes of packets from the middle of connections that are not known. Those that
+    /// conntrack finds invalid may be of one that is alive and not the tunnel's: they get no reset.
+    fn rest(&self) -> String {
+        let mark = self.mark;
+        format!(
+            "chain rest {{\n\
+             ct state new ct mark set {mark:#x} goto take\n\
+             {}",
+            self.drop_while_listening("")
+        )
     }
 
     /// How what is taken is handed to the listeners.
@@ -288,18 +313,27 @@ impl Ruleset<'_> {
         )
     }
 
-    /// What becomes of them. A rule with `tproxy` ends there when nobody listens at the port.
+    /// What becomes of them.
     fn held(&self) -> String {
         let port = self.capture.port;
+        format!(
+            "chain held {{\n{}",
+            self.drop_while_listening(&format!("log group {port} "))
+        )
+    }
+
+    /// The end of a chain of TCP that lets nothing through while the terminal runs. A rule with
+    /// `tproxy` ends there when nobody listens at the port.
+    fn drop_while_listening(&self, log: &str) -> String {
+        let port = self.capture.port;
         let mut text = format!(
-            "chain held {{\n\
-             meta nfproto ipv4 meta l4proto tcp tproxy ip to {}:{port} log group {port} drop\n",
+            "meta nfproto ipv4 meta l4proto tcp tproxy ip to {}:{port} {log}drop\n",
             Ipv4Addr::LOCALHOST
         );
         if self.ipv6 {
             let _ = writeln!(
                 text,
-                "meta nfproto ipv6 meta l4proto tcp tproxy ip6 to [{}]:{port} log group {port} drop",
+                "meta nfproto ipv6 meta l4proto tcp tproxy ip6 to [{}]:{port} {log}drop",
                 Ipv6Addr::LOCALHOST
             );
         }
@@ -374,6 +408,7 @@ mod tests {
             device: "bp-ip-4480".into(),
             ipv6: true,
             holds: true,
+            settled: true,
         }
         .text()
     }

@@ -244,11 +244,21 @@ impl<D: Dial> Requests<D> {
                     let socket = connecting.await?;
                     Ok::<_, Refusal>(place.meter(socket))
                 };
-                match Box::pin(connected).await {
+                let mut stopped = Box::pin(peer.flows.stops.stopped(stream.send_id()));
+                let connected = tokio::select! {
+                    biased;
+                    connected = Box::pin(connected) => connected,
+                    // Each attempt is a socket, and hosts that look for open ports make many.
+                    () = &mut stopped => {
+                        tracing::debug!(%target, "flow given up before its origin answered");
+                        return;
+                    }
+                };
+                match connected {
                     Ok(socket) => {
                         let _open = self.tally.open();
                         let (carried, result) =
-                            Box::pin(self.open_flow(socket, stream, peer)).await;
+                            Box::pin(self.open_flow(socket, stream, stopped, peer)).await;
                         self.tally.over(carried, &result);
                         let Carried { up, down } = carried;
                         let path = path_summary(&peer.connection);
@@ -363,12 +373,12 @@ impl<D: Dial> Requests<D> {
         &self,
         socket: Metered<D::Socket>,
         mut stream: RequestStream,
+        stopped: impl Future<Output = ()> + Send,
         peer: &Peer,
     ) -> (Carried, Result<(), FlowError>) {
         if let Err(error) = stream.send_response(proxy_status::accepted()).await {
             return (Carried::default(), Err(error.into()));
         }
-        let stopped = peer.flows.stops.stopped(stream.send_id());
         let held = Held {
             windows: peer.flows.windows.clone(),
             stream: stream.send_id().into_inner(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -35,7 +36,26 @@ pub struct Internet(
     Arc<Mutex<BTreeMap<SocketAddr, Origin>>>,
     pub NameServer,
     Arc<Mutex<BTreeMap<SocketAddr, UnboundedSender<DatagramEnd>>>>,
+    /// The gateway cannot list its own addresses.
+    Arc<AtomicBool>,
+    /// Dials that wait for an answer.
+    Arc<AtomicUsize>,
 );
+
+struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    fn new(all: &Arc<AtomicUsize>) -> Self {
+        all.fetch_add(1, Ordering::SeqCst);
+        Self(all.clone())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
 
 /// What a name server answers, by name, and how often it was asked.
 #[derive(Debug, Clone, Default)]
@@ -82,6 +102,16 @@ impl Internet {
         let address = address.parse().unwrap();
         self.2.lock().unwrap().insert(address, opened);
         sockets
+    }
+
+    /// Dials that wait for an answer.
+    pub fn dialling(&self) -> usize {
+        self.4.load(Ordering::SeqCst)
+    }
+
+    /// Whether the gateway can list its own addresses.
+    pub fn tell_own_addresses(&self, tell: bool) {
+        self.3.store(!tell, Ordering::SeqCst);
     }
 
     /// Puts `origin` at `address`.
@@ -152,11 +182,17 @@ impl Dial for Internet {
                 Ok(ours)
             }
             Some(Origin::Refuses) => Err(io::ErrorKind::ConnectionRefused.into()),
-            Some(Origin::Silent) | None => std::future::pending().await,
+            Some(Origin::Silent) | None => {
+                let _waiting = Waiting::new(&self.4);
+                std::future::pending().await
+            }
         }
     }
 
     fn own_addresses(&self) -> io::Result<Arc<[IpAddr]>> {
-        Ok(["203.0.113.1".parse().unwrap()].into())
+        match self.3.load(Ordering::SeqCst) {
+            false => Ok(["203.0.113.1".parse().unwrap()].into()),
+            true => Err(io::Error::other("too many open files")),
+        }
     }
 }

@@ -107,11 +107,11 @@ def start_bentpipe(path: Topology, transport: Transport | None = None, allow: Se
     return Bentpipe(path, gateway_config, terminal_config, hosts, gateway, terminal)
 
 
-def enrolment(path: Topology, gateway_config: Path) -> str:
-    """Make the gateway's identity; the line which a terminal joins with."""
+def enrolment(path: Topology, gateway_config: Path, gateway: str = SATELLITE.far4) -> str:
+    """Make the gateway's identity; the line which a terminal joins with, of the gateway's address or name."""
     printed = path.gateway.run(
         host.binary(), "gateway", "init", "--config", gateway_config.absolute(),
-        "--endpoint", f"{SATELLITE.far4}:{GATEWAY_PORT}",
+        "--endpoint", f"{gateway}:{GATEWAY_PORT}",
     )  # fmt: skip
     (line,) = printed.splitlines()
     return line

@@ -1,0 +1,208 @@
+"""What the owner of a terminal's machine does to it, and what befalls it: hosts that sleep, routing rules swept away,
+`nft` that hangs, a port that was changed, no descriptors, IPv6 alone at an MTU of 1280.
+
+The path is of plain cables: nothing here depends on a satellite.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bentpipe_lab.net import host
+from bentpipe_lab.net.topology import GROUND, LAN, SATELLITE, SERVER6, Topology, topology
+from bentpipe_lab.systems.tunnel import (
+    RESOLVER,
+    Bentpipe,
+    Transport,
+    enrolment,
+    gateway_toml,
+    start_bentpipe,
+    start_gateway,
+    start_terminal,
+    terminal_toml,
+)
+from conversation import PATIENCE_S, Server, assert_reset, connect, conversation, eventually, reset
+from test_leak import capture, captured
+from test_transparent import configure, works
+
+ASLEEP = "table inet asleep {\nchain input {\ntype filter hook input priority 0; policy drop;\n}\n}\n"
+HANGS_S = 10.0
+"""How long the product waits for `nft`."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Iterator[Topology]:
+    with topology(tmp_path) as built:
+        yield built
+
+
+@pytest.mark.parametrize(("running", "loose"), [(True, True), (True, False), (False, True)])
+def test_a_host_that_slept_while_its_connection_ended_does_not_go_on_outside(
+    path: Topology, tmp_path: Path, running: bool, loose: bool
+) -> None:
+    """It has missed the reset, and the kernel has forgotten the connection; it still sends what it had to say.
+
+    Conntrack takes that for a new connection where it is loose, and for invalid otherwise.
+    """
+    rules = tmp_path / "asleep.nft"
+    rules.write_text(ASLEEP)
+    tunnel = start_bentpipe(path)
+    # From the second start on, no connection is from before it.
+    tunnel.terminal.kill()
+    tunnel.start_terminal()
+    path.terminal.sysctl(
+        net__netfilter__nf_conntrack_tcp_timeout_close=1, net__netfilter__nf_conntrack_tcp_loose=int(loose)
+    )
+    during = capture(path, "during")
+    with conversation(path) as (client, peer):
+        path.client.run("nft", "-f", rules)
+        if running:
+            reset(peer)
+        else:
+            tunnel.terminal.kill()
+        eventually(lambda: not known_to_conntrack(path), "the kernel has forgotten the connection")
+        path.client.run("nft", "delete", "table", "inet", "asleep")
+        client.sendall(b"what it had to say")
+        if running and loose:
+            assert_reset(client)
+        else:
+            # It is sent again after 0.2 and 0.4 s.
+            time.sleep(1)
+    assert captured(during) == ""
+
+
+def known_to_conntrack(path: Topology) -> bool:
+    """Whether the terminal's machine knows of a connection of the client's."""
+    with path.terminal.entered():
+        # proc(5) shows a thread's own namespace there.
+        return f"src={LAN.far4}" in Path("/proc/thread-self/net/nf_conntrack").read_text()
+
+
+def test_routing_rules_that_are_swept_away_are_put_back(path: Topology) -> None:
+    """As systemd-networkd does with rules that are not its own."""
+    tunnel = start_bentpipe(path)
+    for family in ("-4", "-6"):
+        before = path.terminal.ip(family, "rule")
+        for line in before.splitlines():
+            preference, _, rest = line.partition(":")
+            if "fwmark" in rest:
+                path.terminal.ip(family, "rule", "delete", "preference", preference)
+        eventually(lambda: path.terminal.ip(family, "rule") == before, "the rules are back")  # noqa: B023
+    assert works(tunnel)
+
+
+def with_nft(tunnel: Bentpipe, directory: Path) -> Path:
+    """Start the terminal anew with an `nft` of the test's own before the system's; where that is."""
+    directory.mkdir()
+    program = directory / "nft"
+    program.write_text('#!/bin/sh\nexec /usr/sbin/nft "$@"\n')
+    program.chmod(0o755)
+    tunnel.terminal.stop()
+    words: list[str | Path] = ["env", f"PATH={directory}:{os.environ['PATH']}", host.binary(), "terminal"]
+    words += ["--config", tunnel.terminal_config.absolute()]
+    tunnel.terminal = tunnel.path.start("terminal", tunnel.path.terminal, words)
+    return program
+
+
+def test_an_nft_that_hangs_holds_up_neither_start_nor_stop_and_nothing_passes(path: Topology, tmp_path: Path) -> None:
+    tunnel = start_bentpipe(path)
+    configure(tunnel, 'after_stop = "release"')
+    program = with_nft(tunnel, tmp_path / "bin")
+    tunnel.terminal.wait_line("session: up")
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    began = time.monotonic()
+    tunnel.terminal.signal(signal.SIGINT)
+    assert tunnel.terminal.wait(PATIENCE_S) == 0
+    assert time.monotonic() - began >= HANGS_S, "it was given time"
+    said = tunnel.terminal.log.read_text()
+    assert "did not end within 10s" in said
+    assert "held back" in said
+    assert "bentpipe_" in path.terminal.run("nft", "list", "tables")
+    # A start too.
+    words: list[str | Path] = ["env", f"PATH={program.parent}:{os.environ['PATH']}", host.binary(), "terminal"]
+    command = path.terminal.command([*words, "--config", tunnel.terminal_config.absolute()])
+    started = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert started.returncode == 1
+    assert "did not end within 10s" in started.stderr
+    tunnel.start_terminal()
+    assert works(tunnel)
+
+
+def test_rules_of_a_port_that_was_changed_are_told(path: Topology) -> None:
+    """They hold back for the old port, whatever the new one carries."""
+    tunnel = start_bentpipe(path)
+    assert tunnel.terminal.stop() == 0
+    configure(tunnel, "port = 4499")
+    tunnel.start_terminal()
+    eventually(lambda: "nft delete table inet" in tunnel.terminal.log.read_text(), "it is told")
+    (line,) = (line for line in tunnel.terminal.log.read_text().splitlines() if "nft delete table" in line)
+    path.terminal.run(*line.split("`")[1].split())
+    assert works(tunnel)
+
+
+@pytest.mark.parametrize("end", ["terminal", "gateway"])
+def test_an_end_that_may_open_next_to_nothing_says_so(path: Topology, end: str) -> None:
+    tunnel = start_bentpipe(path)
+    process = tunnel.terminal if end == "terminal" else tunnel.gateway
+    config = tunnel.terminal_config if end == "terminal" else tunnel.gateway_config
+    where = path.terminal if end == "terminal" else path.gateway
+    process.kill()
+    for files in (6, 12, 63):
+        words: list[str | Path] = ["prlimit", f"--nofile={files}:{files}", host.binary(), end]
+        command = where.command([*words, "--config", config.absolute()])
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+        assert ended.returncode == 1
+        assert f"{files} files may be open" in ended.stderr, ended.stderr
+        assert "panicked" not in ended.stderr
+
+
+def test_ipv6_alone_at_an_mtu_of_1280(path: Topology) -> None:
+    """No end has an address of IPv4 but loopback's, and no link carries more than IPv6 asks for."""
+    for where, devices in (
+        (path.client, ["lan0"]),
+        (path.terminal, ["lan0", "sat0"]),
+        (path.gateway, ["sat0", "gnd0"]),
+        (path.server, ["gnd0"]),
+    ):
+        for device in devices:
+            where.ip("-4", "address", "flush", "dev", device)
+            where.ip("link", "set", device, "mtu", "1280")
+    tunnel = start_by_ipv6(path)
+    server = Server(path.server, SERVER6)
+    data = bytes(range(256)) * 4096
+    with connect(path.client, server.address) as client, server.accept() as peer:
+        assert peer.getpeername()[0] == GROUND.near6
+        for near, far in ((client, peer), (peer, client)):
+            near.settimeout(PATIENCE_S)
+            sent = len(data) // 8
+            near.sendall(data[:sent])
+            received = bytearray()
+            while len(received) < sent:
+                received += far.recv(1 << 16)
+            assert received == data[:sent]
+    server.close()
+    tunnel.gateway.kill()
+    tunnel.start_gateway()
+    tunnel.terminal.wait_line("session: up")
+    with conversation(path, SERVER6):
+        pass
+
+
+def start_by_ipv6(path: Topology) -> Bentpipe:
+    """A tunnel whose gateway is known by an address of IPv6, and whose terminal has no resolver at one of IPv4."""
+    gateway, terminal, hosts = (path.directory / name for name in ("gateway.toml", "terminal.toml", "hosts"))
+    gateway.write_text(gateway_toml(Transport()).replace("0.0.0.0", "[::]"))
+    terminal.write_text(
+        terminal_toml(Transport()).replace(RESOLVER[0], f"[{LAN.near6}]").replace(f"{LAN.far4}/32", f"{LAN.far6}/128")
+    )
+    hosts.write_text("127.0.0.1 localhost\n")
+    hosts.with_name("resolv.conf").write_text(f"nameserver {SERVER6}\n")
+    line = enrolment(path, gateway, f"[{SATELLITE.far6}]")
+    running = start_gateway(path, gateway, hosts)
+    path.terminal.run(host.binary(), "terminal", "join", "--config", terminal.absolute(), line)
+    return Bentpipe(path, gateway, terminal, hosts, running, start_terminal(path, terminal))
