@@ -1,5 +1,6 @@
 """DNS through the tunnel: `dig` asks the terminal, and a real name server behind the gateway answers."""
 
+import base64
 import re
 import signal
 import socket
@@ -26,6 +27,9 @@ ANOTHER4 = "10.77.2.9"
 """An address of the server that no name has."""
 RESOLVER_NAME = "resolver.lan.example"
 DOT_PORT = 853
+DOH_PORT = 8443
+WWW = struct.pack("!6H", 0, 0x0100, 1, 0, 0, 0) + b"\x03www\x03lab\x07example\x00\x00\x01\x00\x01"
+"""A question for an address of www.lab.example."""
 LONG_TEXT = "a text of some length that fills an answer"
 
 
@@ -153,7 +157,7 @@ def test_what_is_no_question_is_told_so(tunnel: Bentpipe) -> None:
 @pytest.mark.usefixtures("server")
 def test_many_questions_on_one_connection(tunnel: Bentpipe) -> None:
     def question(identifier: int) -> bytes:
-        message = struct.pack("!6H", identifier, 0x0100, 1, 0, 0, 0) + b"\x03www\x03lab\x07example\x00\x00\x01\x00\x01"
+        message = identifier.to_bytes(2) + WWW[2:]
         return struct.pack("!H", len(message)) + message
 
     with connect(tunnel.path.client, RESOLVER) as client, client.makefile("rb") as replies:
@@ -274,6 +278,46 @@ def shown(path: Topology, ca: Path) -> str:
             found = client.getpeercert()
             assert found is not None
             return str(found["serialNumber"])
+
+
+def test_over_https_a_page_by_name(own_tunnel: Bentpipe, tmp_path: Path) -> None:
+    """curl asks the terminal by HTTPS for the server's name, and fetches from there."""
+    host.require(("curl", "dnsmasq"))
+    path, config = own_tunnel.path, own_tunnel.terminal_config
+    own_tunnel.terminal.stop()
+    directory = config.parent.absolute()
+    certificate(directory, 1)
+    files = f'certificate = "{directory}/dns.pem"\nkey = "{directory}/dns.key"\n'
+    config.write_text(f'{config.read_text()}\n[dns.tls]\nhttps = ["{RESOLVER[0]}:{DOH_PORT}"]\n{files}')
+    own_tunnel.start_terminal()
+    url = f"https://{RESOLVER_NAME}:{DOH_PORT}/dns-query"
+    secure = ["--cacert", str(directory / "ca.pem"), "--resolve", f"{RESOLVER_NAME}:{DOH_PORT}:{RESOLVER[0]}"]
+
+    def curl(*argv: str) -> str:
+        command = ["curl", "-sS", "--http2", "--max-time", f"{PATIENCE_S:.0f}", *secure, *argv]
+        done = subprocess.run(path.client.command(command), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    got = tmp_path / "got"
+    with name_server(path):
+        curl("--doh-url", url, "--fail", "-o", str(got), "http://origin.bentpipe.test/2MB")
+        asked = base64.urlsafe_b64encode(WWW).decode().rstrip("=")
+        head = curl("-D", "-", "-o", "/dev/null", f"{url}?dns={asked}").lower()
+    assert "content-type: application/dns-message" in head
+    assert re.search(r"cache-control: max-age=[1-9]", head)
+    assert got.stat().st_size == 2_000_000
+    message = ("-H", "Content-Type: application/dns-message", "--data-binary")
+    for ask, code in (
+        (("-d", "x", url), "415"),
+        ((*message, "x", url), "400"),
+        (("-X", "PUT", url), "405"),
+        ((f"{url}?dns=*",), "400"),
+        ((f"{url}?dns={7000 * 'x'}",), "414"),
+        ((f"{url}?dns={20_000 * 'x'}",), "431"),
+        ((f"https://{RESOLVER_NAME}:{DOH_PORT}/",), "404"),
+    ):
+        assert curl("-o", "/dev/null", "-w", "%{http_code}", *ask) == code, (ask, code)
 
 
 def test_over_tls_with_a_certificate_that_can_be_renewed(own_tunnel: Bentpipe) -> None:

@@ -652,7 +652,11 @@ mod tests {
             ),
             (
                 "listen = [\"127.0.0.1:53\"]\ntls = { listen = [], certificate = \"c\", key = \"k\" }",
-                "dns.tls.listen = []",
+                "dns.tls.https = []",
+            ),
+            (
+                "tls = { https = [\"192.168.1.1:443\"], certificate = \"c\", key = \"k\" }",
+                "clients = [\"192.168.1.0/24\"]",
             ),
             (
                 "tls = { listen = [\"192.168.1.1:853\"], certificate = \"c\", key = \"k\" }",

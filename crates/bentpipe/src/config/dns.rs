@@ -33,20 +33,25 @@ pub struct Dns {
     #[serde(default = "cache")]
     #[schemars(with = "String")]
     pub cache: Bytes,
-    /// DNS over TLS (RFC 7858) for applications that ask for it.
+    /// DNS over TLS (RFC 7858) and over HTTPS (RFC 8484), for applications that ask for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<DnsTls>,
 }
 
-/// DNS over TLS 1.3, with a certificate that applications believe: the name in it is the one that
-/// they are given for the resolver. Networks that may ask are those of `dns.clients`.
+/// DNS over TLS 1.3 and over HTTPS, with a certificate that applications believe: the name in it is
+/// the one that they are given for the resolver. Networks that may ask are those of `dns.clients`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DnsTls {
-    /// Addresses and ports, like `["192.168.1.1:853"]`.
-    #[serde(deserialize_with = "socket_addresses")]
+    /// Addresses and ports for DNS over TLS, like `["192.168.1.1:853"]`.
+    #[serde(default, deserialize_with = "socket_addresses")]
     #[schemars(with = "Vec<String>")]
     pub listen: Vec<SocketAddr>,
+    /// Addresses and ports for DNS over HTTPS, by HTTP/2, like `["192.168.1.1:443"]`. Questions are
+    /// asked at `https://NAME/dns-query`.
+    #[serde(default, deserialize_with = "socket_addresses")]
+    #[schemars(with = "Vec<String>")]
+    pub https: Vec<SocketAddr>,
     /// The certificate chain in PEM, the resolver's own first. Read again at SIGHUP, like its key.
     pub certificate: PathBuf,
     /// Its private key in PEM, readable by its owner alone.
@@ -60,7 +65,7 @@ pub(super) fn cache() -> Bytes {
 impl Dns {
     /// All addresses, those of TLS last.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
-        let tls = self.tls.iter().flat_map(|tls| &tls.listen);
+        let tls = (self.tls.iter()).flat_map(|tls| tls.listen.iter().chain(&tls.https));
         self.listen.iter().chain(tls).copied()
     }
 
@@ -75,8 +80,8 @@ impl Dns {
                 ));
             }
         }
-        if self.tls.as_ref().is_some_and(|tls| tls.listen.is_empty()) {
-            return Err("dns.tls.listen = []: name at least one address, like [\"192.168.1.1:853\"], or remove [dns.tls]".into());
+        if (self.tls.as_ref()).is_some_and(|tls| tls.listen.is_empty() && tls.https.is_empty()) {
+            return Err("dns.tls.listen = [] and dns.tls.https = []: name at least one address, like listen = [\"192.168.1.1:853\"], or remove [dns.tls]".into());
         }
         let addresses: Vec<_> = self.addresses().collect();
         match (addresses.is_empty(), self.clients.is_empty()) {

@@ -1,6 +1,6 @@
 //! Where applications ask for names: the sockets that the terminal's resolver answers on.
 
-use bentpipe_os::dns::{self, tls};
+use bentpipe_os::dns::{self, https, tls};
 use bentpipe_os::ingress;
 use bentpipe_tunnel::terminal::dns::Resolver;
 use tokio::task::JoinSet;
@@ -10,7 +10,7 @@ use crate::daemon;
 use crate::failure::Failure;
 use crate::files;
 
-/// The certificate that DNS over TLS shows, and where it is read from.
+/// The certificate that DNS over TLS and HTTPS show, and where it is read from.
 pub struct Certificate {
     files: DnsTls,
     shown: tls::Certificate,
@@ -34,7 +34,7 @@ impl Certificate {
                 .map_err(|error| refused(files, &error))
         });
         if let Err(failure) = read {
-            tracing::error!("{failure}; DNS over TLS keeps the certificate that it has");
+            tracing::error!("{failure}; the resolver keeps the certificate that it has");
         }
     }
 }
@@ -73,6 +73,14 @@ pub async fn listen(
         let (clients, shown) = (names.clients.clone(), certificate.shown.clone());
         tasks.spawn(tls::serve(listener, clients, shown, resolver.clone()));
         taken.push(format!("DNS over TLS on {address}"));
+    }
+    for address in &files.https {
+        let listener = ingress::listen(*address)
+            .await
+            .map_err(|error| daemon::cannot_listen("dns.tls.https", "TCP", *address, &error))?;
+        let (clients, shown) = (names.clients.clone(), certificate.shown.clone());
+        tasks.spawn(https::serve(listener, clients, shown, resolver.clone()));
+        taken.push(format!("DNS over HTTPS on {address}"));
     }
     Ok((taken, Some(certificate)))
 }

@@ -1,7 +1,8 @@
-//! DNS for applications: questions over UDP, TCP (RFC 1035, RFC 7766) and TLS ([`tls`]) at
-//! addresses of this machine, replies from the terminal's resolver.
+//! DNS for applications: questions over UDP, TCP (RFC 1035, RFC 7766), TLS ([`tls`]) and HTTPS
+//! ([`https`]) at addresses of this machine, replies from the terminal's resolver.
 
 pub mod tls;
+pub mod https;
 
 use std::future::poll_fn;
 use std::io;

@@ -1,6 +1,8 @@
 //! DNS over TLS (RFC 7858), with a certificate of the operator's.
 
 use std::fmt;
+use std::io;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,9 +14,10 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use super::{IDLE, MAX_CONNECTIONS, place, reply};
 use crate::listener::{accept, is_welcome};
@@ -89,23 +92,41 @@ pub async fn serve(
     certificate: Certificate,
     resolver: Resolver,
 ) {
-    let tls = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+    accept_each(listener, clients, certificate, &[], move |stream, host| {
+        let (reader, writer) = tokio::io::split(stream);
+        reply(reader, writer, host, resolver.clone())
+    })
+    .await;
+}
+
+/// Has `serve` answer each connection of `clients` and of this machine itself, for ever, by one of
+/// `protocols` (ALPN).
+pub(super) async fn accept_each<F>(
+    listener: TcpListener,
+    clients: Vec<IpNet>,
+    certificate: Certificate,
+    protocols: &[&[u8]],
+    serve: impl Fn(TlsStream<TcpStream>, IpAddr) -> F + Clone + Send + Sync + 'static,
+) where
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
+    let mut tls = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .expect("the provider has TLS 1.3")
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(certificate));
+    tls.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     let acceptor = TlsAcceptor::from(Arc::new(tls));
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     accept(listener, |stream| {
-        let (resolver, places, acceptor) = (resolver.clone(), places.clone(), acceptor.clone());
+        let (serve, places, acceptor) = (serve.clone(), places.clone(), acceptor.clone());
         let welcome = is_welcome(&stream, &clients);
         async move {
             let _place = place(welcome, &places)?;
             stream.set_nodelay(true)?;
             let host = stream.peer_addr()?.ip().to_canonical();
             let stream = tokio::time::timeout(IDLE, acceptor.accept(stream)).await??;
-            let (reader, writer) = tokio::io::split(stream);
-            reply(reader, writer, host, resolver).await
+            serve(stream, host).await
         }
     })
     .await;
