@@ -8,8 +8,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What a packet may wait while the queue stands.
+/// What a packet may wait while the queue stands: so long, or this part of a round trip. A sender that halves its
+/// window (RFC 9002, section 7.3.2) leaves the link idle unless about as much waits as is on its way, and what waits
+/// delays its own request alone.
 const TARGET: Duration = Duration::from_millis(20);
+const OF_ROUND_TRIP: u32 = 2;
 /// Time for senders to react: a round trip on the ground behind the satellite's.
 const INTERVAL: Duration = Duration::from_millis(700);
 /// A queue of less is never dropped from: one full packet (section 5.1), bytes.
@@ -25,10 +28,18 @@ pub(crate) struct CoDel {
 }
 
 impl CoDel {
-    /// Whether the packet that entered at `entered` and is to be sent `now` is dropped
-    /// instead, with `left` bytes in the queue behind it.
-    pub(crate) fn drops(&mut self, now: Instant, entered: Instant, left: usize) -> bool {
-        if now.saturating_duration_since(entered) < TARGET || left <= MAX_PACKET {
+    /// Whether the packet that entered at `entered` and is to be sent `now`, over a path of this
+    /// `round_trip`, is dropped instead, with `left` bytes in the queue behind it.
+    pub(crate) fn drops(
+        &mut self,
+        now: Instant,
+        entered: Instant,
+        round_trip: Duration,
+        left: usize,
+    ) -> bool {
+        if now.saturating_duration_since(entered) < TARGET.max(round_trip / OF_ROUND_TRIP)
+            || left <= MAX_PACKET
+        {
             self.first_above_time = None;
             self.drop_next = None;
             return false;
@@ -62,6 +73,8 @@ impl CoDel {
 mod tests {
     use super::*;
 
+    const ROUND_TRIP: Duration = Duration::from_millis(100);
+
     #[test]
     fn a_burst_is_kept_and_a_standing_queue_is_not() {
         #[expect(clippy::disallowed_methods, reason = "any moment will do")]
@@ -69,15 +82,20 @@ mod tests {
         let dropped_in = |codel: &mut CoDel, from: u64, to: u64, waited: u64| {
             let drops = (from..to).filter(|&ms| {
                 let now = start + Duration::from_millis(1000 + ms);
-                codel.drops(now, now - Duration::from_millis(waited), 100_000)
+                codel.drops(
+                    now,
+                    now - Duration::from_millis(waited),
+                    ROUND_TRIP,
+                    100_000,
+                )
             });
             drops.count()
         };
         let mut codel = CoDel::default();
         assert_eq!(dropped_in(&mut codel, 0, 600, 200), 0, "a burst");
-        assert_eq!(dropped_in(&mut codel, 600, 2000, 10), 0, "below the target");
-        let slowly = dropped_in(&mut codel, 2000, 5000, 50);
-        let faster = dropped_in(&mut codel, 5000, 8000, 50);
+        assert_eq!(dropped_in(&mut codel, 600, 2000, 49), 0, "below the target");
+        let slowly = dropped_in(&mut codel, 2000, 5000, 51);
+        let faster = dropped_in(&mut codel, 5000, 8000, 51);
         assert!(slowly > 1 && faster > slowly, "{slowly}, {faster}");
     }
 }

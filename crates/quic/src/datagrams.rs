@@ -22,7 +22,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::drops::{DropCause, Drops};
-use crate::outgoing::{Outgoing, cost};
+pub use crate::outgoing::MarkCongested;
+use crate::outgoing::{Flow, Outgoing, cost};
 use crate::schedule::Host;
 use crate::varint;
 
@@ -95,8 +96,9 @@ impl Datagrams {
         datagrams
     }
 
-    /// The datagrams of the request on `stream`, which belongs to `host`.
-    pub fn open(&self, stream: StreamId, host: Host) -> FlowDatagrams {
+    /// The datagrams of the request on `stream`, which belongs to `host`. Those that have waited too long to be
+    /// sent are marked by `mark`, as far as they can be, instead of dropped.
+    pub fn open(&self, stream: StreamId, host: Host, mark: MarkCongested) -> FlowDatagrams {
         let id = stream.into_inner();
         let mut state = self.lock();
         let state = &mut *state;
@@ -115,8 +117,11 @@ impl Datagrams {
         state.inboxes.insert(id, inbox);
         FlowDatagrams {
             all: self.clone(),
-            id,
-            host,
+            flow: Flow {
+                host,
+                request: id,
+                mark,
+            },
         }
     }
 
@@ -145,7 +150,8 @@ impl Datagrams {
     /// Sends what waits.
     async fn send(self) {
         loop {
-            let next = self.lock().outgoing.next(now(), &self.0.drops);
+            let round_trip = self.0.connection.rtt(noq::PathId::ZERO).unwrap_or_default();
+            let next = self.lock().outgoing.next(now(), round_trip, &self.0.drops);
             let Some(frame) = next else {
                 tokio::select! {
                     () = self.0.waiting.notified() => continue,
@@ -211,8 +217,7 @@ impl State {
 /// One request's datagrams; nobody takes any more when it is dropped.
 pub struct FlowDatagrams {
     all: Datagrams,
-    id: u64,
-    host: Host,
+    flow: Flow,
 }
 
 impl FlowDatagrams {
@@ -221,7 +226,7 @@ impl FlowDatagrams {
         let room = self.all.0.connection.max_datagram_size().unwrap_or(0);
         self.all.0.widest.fetch_max(room, Ordering::Relaxed);
         Burst {
-            flow: self,
+            datagrams: self,
             room,
             frames: Vec::new(),
         }
@@ -239,7 +244,7 @@ impl FlowDatagrams {
     /// while: losses look as if the path had become narrower.
     pub fn longest(&self) -> usize {
         let widest = self.all.0.widest.load(Ordering::Relaxed);
-        widest.saturating_sub(varint::length(self.id / 4))
+        widest.saturating_sub(varint::length(self.flow.request / 4))
     }
 
     /// Where those are counted that are dropped.
@@ -255,7 +260,7 @@ impl FlowDatagrams {
     fn poll_receive(&self, context: &mut Context<'_>) -> Poll<Vec<Bytes>> {
         let mut state = self.all.lock();
         let state = &mut *state;
-        let Some(inbox) = state.inboxes.get_mut(&self.id) else {
+        let Some(inbox) = state.inboxes.get_mut(&self.flow.request) else {
             return Poll::Pending;
         };
         if inbox.datagrams.is_empty() {
@@ -275,7 +280,7 @@ impl FlowDatagrams {
 
 /// Datagrams of one flow that leave together.
 pub struct Burst<'a> {
-    flow: &'a FlowDatagrams,
+    datagrams: &'a FlowDatagrams,
     /// For a frame, bytes.
     room: usize,
     frames: Vec<Bytes>,
@@ -284,7 +289,7 @@ pub struct Burst<'a> {
 impl Burst<'_> {
     /// Adds one with `content`.
     pub fn add(&mut self, content: &[u8]) -> Result<(), TooLong> {
-        let quarter = self.flow.id / 4;
+        let quarter = self.datagrams.flow.request / 4;
         let length = varint::length(quarter) + content.len();
         if length > self.room {
             return Err(TooLong);
@@ -298,7 +303,7 @@ impl Burst<'_> {
 
     /// Sends them, or lets them wait for their turn.
     pub fn send(self) {
-        let FlowDatagrams { all, id, host } = self.flow;
+        let FlowDatagrams { all, flow } = self.datagrams;
         let connection = &all.0.connection;
         let mut state = all.lock();
         let mut count = 0;
@@ -319,7 +324,7 @@ impl Burst<'_> {
             }
         }
         for frame in self.frames.into_iter().skip(count) {
-            let dropped = (state.outgoing).enter(*host, *id, frame, now());
+            let dropped = (state.outgoing).enter(*flow, frame, now());
             all.0.drops.add(DropCause::SendQueueFull, dropped);
             all.0.waiting.notify_one();
         }
@@ -329,7 +334,7 @@ impl Burst<'_> {
 impl Drop for FlowDatagrams {
     fn drop(&mut self) {
         let mut state = self.all.lock();
-        if let Some(inbox) = state.inboxes.remove(&self.id) {
+        if let Some(inbox) = state.inboxes.remove(&self.flow.request) {
             state.held -= inbox.bytes;
             let unread = inbox.datagrams.len() as u64;
             self.drops().add(DropCause::NoRequest, unread);

@@ -2,16 +2,19 @@
 //!
 //! Hosts take turns by bytes, and so do the requests of one host (deficit round robin,
 //! Shreedhar and Varghese 1995): a call does not wait behind a transfer, not even one of its own
-//! host. Each queue is under controlled delay ([`crate::codel`]), as in FQ-CoDel (RFC 8290).
+//! host. Each queue is under controlled delay ([`crate::codel`]), as in FQ-CoDel (RFC 8290): where another
+//! is dropped, a datagram whose ends speak ECN (RFC 3168) is marked.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use tokio::time::Instant;
 
 use crate::codel::CoDel;
 use crate::drops::{DropCause, Drops};
 use crate::schedule::Host;
+use crate::varint;
 
 /// What may wait for one host, bytes, and for all: a round trip over GEO at 20 Mbit/s, so that a sender which
 /// halves its window (RFC 9002, section 7.3.2) still keeps the link busy.
@@ -27,6 +30,17 @@ pub(crate) const OVERHEAD: usize = 64;
 const QUANTUM: usize = 1500 + OVERHEAD;
 /// Among so many, whose turns are next, the longest queue is looked for when there is no more room.
 const LOOKED_AT: usize = 32;
+
+/// Lets a datagram's content say that it has met congestion; `false` if it cannot.
+pub type MarkCongested = fn(&mut [u8]) -> bool;
+
+/// Whose datagrams wait.
+#[derive(Clone, Copy)]
+pub(crate) struct Flow {
+    pub(crate) host: Host,
+    pub(crate) request: u64,
+    pub(crate) mark: MarkCongested,
+}
 
 /// What waits to be sent.
 #[derive(Default)]
@@ -50,6 +64,7 @@ struct Queue {
     frames: VecDeque<(Instant, Bytes)>,
     bytes: usize,
     codel: CoDel,
+    mark: Option<MarkCongested>,
 }
 
 /// Those who wait, in their turn, each with what it may still send at this one, bytes.
@@ -128,6 +143,13 @@ impl Queue {
         self.bytes -= bytes;
         Some((entered, frame, bytes))
     }
+
+    /// `frame` of `request`, marked as one that has met congestion, if it can be.
+    fn marked(&self, request: u64, frame: Bytes) -> Option<Bytes> {
+        let mut frame = BytesMut::from(frame);
+        let content = frame.get_mut(varint::length(request / 4)..)?;
+        self.mark?(content).then(|| frame.freeze())
+    }
 }
 
 impl Requests {
@@ -150,8 +172,13 @@ impl Outgoing {
         self.bytes == 0 && !self.under_way
     }
 
-    /// Lets `frame` wait, which is of a `request` of `host`'s. How many others are dropped for it.
-    pub(crate) fn enter(&mut self, host: Host, request: u64, frame: Bytes, now: Instant) -> u64 {
+    /// Lets `frame` wait, which is of `flow`. How many others are dropped for it.
+    pub(crate) fn enter(&mut self, flow: Flow, frame: Bytes, now: Instant) -> u64 {
+        let Flow {
+            host,
+            request,
+            mark,
+        } = flow;
         let bytes = cost(&frame);
         let mut dropped = 0;
         let requests = self.hosts.enter(host);
@@ -172,6 +199,7 @@ impl Outgoing {
         }
         let requests = self.hosts.enter(host);
         let queue = requests.queues.enter(request);
+        queue.mark = Some(mark);
         queue.frames.push_back((now, frame));
         queue.bytes += bytes;
         requests.bytes += bytes;
@@ -179,28 +207,37 @@ impl Outgoing {
         dropped
     }
 
-    /// Takes out the next frame to send, whoever's turn it is; those that have waited too long are counted
-    /// in `drops`.
-    pub(crate) fn next(&mut self, now: Instant, drops: &Drops) -> Option<Bytes> {
-        let next = self.pop(now, drops);
+    /// Takes out the next frame to send, whoever's turn it is, over a path of this `round_trip`; those that are dropped because they have
+    /// waited too long are counted in `drops`.
+    pub(crate) fn next(
+        &mut self,
+        now: Instant,
+        round_trip: Duration,
+        drops: &Drops,
+    ) -> Option<Bytes> {
+        let next = self.pop(now, round_trip, drops);
         self.under_way = next.is_some();
         next
     }
 
-    fn pop(&mut self, now: Instant, drops: &Drops) -> Option<Bytes> {
+    fn pop(&mut self, now: Instant, round_trip: Duration, drops: &Drops) -> Option<Bytes> {
         loop {
             let host = self.hosts.turn(Requests::next)?;
             let requests = &mut self.hosts.those.get_mut(&host)?.1;
             let request = requests.queues.turn(|queue| queue.next())?;
             let queue = &mut requests.queues.those.get_mut(&request)?.1;
             let (entered, frame, bytes) = queue.pop()?;
-            let too_late = queue.codel.drops(now, entered, queue.bytes);
+            let too_late = queue.codel.drops(now, entered, round_trip, queue.bytes);
             requests.bytes -= bytes;
             self.bytes -= bytes;
-            if too_late {
+            let frame = match too_late {
+                true => queue.marked(request, frame),
+                false => Some(frame),
+            };
+            let Some(frame) = frame else {
                 drops.add(DropCause::WaitedTooLong, 1);
                 continue;
-            }
+            };
             requests.queues.charge(request, bytes);
             self.hosts.charge(host, bytes);
             return Some(frame);
@@ -223,11 +260,17 @@ pub(crate) fn cost(content: &Bytes) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use bytes::BytesMut;
-
     use super::*;
+
+    const ROUND_TRIP: Duration = Duration::from_millis(500);
+
+    fn flow(host: Host, request: u64) -> Flow {
+        Flow {
+            host,
+            request,
+            mark: |_| false,
+        }
+    }
 
     fn frame(of: u8, content: usize) -> Bytes {
         let mut frame = BytesMut::zeroed(content);
@@ -245,15 +288,15 @@ mod tests {
         let (mut outgoing, drops) = (Outgoing::default(), Drops::default());
         let now = any();
         let full: u64 = (0..10_000)
-            .map(|_| outgoing.enter(1, 4, frame(1, 1200), now))
+            .map(|_| outgoing.enter(flow(1, 4), frame(1, 1200), now))
             .sum();
         assert!(full > 8_900, "{full}");
         for _ in 0..100 {
-            assert_eq!(outgoing.enter(2, 8, frame(2, 300), now), 0);
+            assert_eq!(outgoing.enter(flow(2, 8), frame(2, 300), now), 0);
         }
         let mut sent = [0usize; 3];
         while sent[2] < 100 * 300 {
-            let frame = outgoing.next(now, &drops).unwrap();
+            let frame = outgoing.next(now, ROUND_TRIP, &drops).unwrap();
             sent[usize::from(frame[0])] += frame.len();
         }
         assert!(sent[1].abs_diff(sent[2]) < 6000, "{sent:?}");
@@ -264,16 +307,47 @@ mod tests {
         let (mut outgoing, drops) = (Outgoing::default(), Drops::default());
         let now = any();
         for _ in 0..10_000 {
-            outgoing.enter(1, 4, frame(1, 1200), now);
+            outgoing.enter(flow(1, 4), frame(1, 1200), now);
         }
-        let full = (0..).find_map(|_| match outgoing.enter(1, 4, frame(1, 1200), now) {
+        let full = (0..).find_map(|_| match outgoing.enter(flow(1, 4), frame(1, 1200), now) {
             0 => None,
             dropped => Some(dropped),
         });
         assert!(full > Some(40), "{full:?} of the transfer's oldest at once");
-        assert_eq!(outgoing.enter(1, 8, frame(2, 1200), now), 0);
-        let before = (0..).find(|_| outgoing.next(now, &drops).unwrap()[0] == 2);
+        assert_eq!(outgoing.enter(flow(1, 8), frame(2, 1200), now), 0);
+        let before = (0..).find(|_| outgoing.next(now, ROUND_TRIP, &drops).unwrap()[0] == 2);
         assert!(before < Some(3), "{before:?}");
+    }
+
+    #[test]
+    fn what_has_waited_too_long_is_marked_where_it_can_be_and_else_dropped() {
+        let carried = |mark: MarkCongested| {
+            let (mut outgoing, drops) = (Outgoing::default(), Drops::default());
+            let start = any();
+            let mut sent = Vec::new();
+            for number in 0..2000 {
+                let now = start + Duration::from_millis(number);
+                outgoing.enter(Flow { mark, ..flow(1, 4) }, frame(1, 1200), now);
+                // A queue that stands.
+                if number >= 500 {
+                    sent.extend(outgoing.next(now, ROUND_TRIP, &drops));
+                }
+            }
+            assert!(
+                sent.iter()
+                    .all(|frame| frame[0] == 1 && frame.len() == 1200)
+            );
+            let marked = sent.iter().filter(|frame| frame[1] == 6).count();
+            (sent.len(), marked, drops.of(DropCause::WaitedTooLong))
+        };
+        let (sent, marked, dropped) = carried(|content| {
+            content[0] = 6;
+            true
+        });
+        assert!(marked > 1, "{marked}");
+        assert_eq!((sent, dropped), (1500, 0));
+        let (_, none, dropped) = carried(|_| false);
+        assert_eq!((none, dropped), (0, marked as u64));
     }
 
     #[test]
@@ -282,12 +356,12 @@ mod tests {
         let now = any();
         for host in 0..200 {
             for request in 0..100 {
-                outgoing.enter(host, 4 * request, frame(1, 1200), now);
+                outgoing.enter(flow(host, 4 * request), frame(1, 1200), now);
                 assert!(outgoing.bytes <= QUEUES);
             }
         }
         let later = now + Duration::from_secs(1);
-        while outgoing.next(later, &drops).is_some() {}
+        while outgoing.next(later, ROUND_TRIP, &drops).is_some() {}
         assert!(outgoing.is_idle() && outgoing.hosts.those.is_empty());
     }
 }

@@ -129,6 +129,60 @@ fn markings_go_both_ways_from_the_first_answer_of_a_session_on() {
 }
 
 #[test]
+fn a_queue_that_stands_marks_what_speaks_ecn_and_drops_the_rest() {
+    const SLOW: &str = "name = \"slow\"\n\
+        [forward]\nrate = \"4 Mbit/s\"\ndelay = \"250 ms\"\nqueue = \"1 BDP\"\n\
+        [return]\nrate = \"1 Mbit/s\"\ndelay = \"250 ms\"\nqueue = \"1 BDP\"\n";
+    const SENT: u32 = 4000;
+    // What arrives of a stream that is 1.2 times as fast as the link: with CE, and otherwise.
+    let arrived = |ecn| {
+        in_virtual_time(async |clock| {
+            let setup = Setup {
+                scenario: Scenario::parse(SLOW).unwrap(),
+                ..Setup::default()
+            };
+            let world = setup.start(&clock);
+            let mut sockets = world.internet.serve_udp(PEER);
+            world.warm().await;
+            let (application, _carried) = world.connect_udp(1, PEER);
+            application.send(b"hello");
+            let peer = sockets.recv().await.unwrap();
+            let marking = Marking {
+                ecn,
+                ..Marking::default()
+            };
+            let sending = async {
+                for _ in 0..SENT {
+                    peer.send_marked(&[7; 1100], marking);
+                    sleep(Duration::from_micros(1800)).await;
+                }
+            };
+            let receiving = async {
+                let (mut congested, mut others) = (0, 0);
+                while let Ok(Some((_, seen))) =
+                    timeout(4 * ONE_WAY, application.receive_marked()).await
+                {
+                    match seen.ecn == ecn {
+                        true => others += 1,
+                        false => {
+                            assert_eq!(seen.ecn, Some(EcnCodepoint::Ce));
+                            congested += 1;
+                        }
+                    }
+                }
+                (congested, others)
+            };
+            tokio::join!(sending, receiving).1
+        })
+    };
+    let (marked, unmarked) = arrived(Some(EcnCodepoint::Ect0));
+    let (none, without) = arrived(None);
+    assert!(marked > 2, "{marked} of {SENT}");
+    assert_eq!(marked + unmarked, SENT, "none is lost");
+    assert!(none == 0 && without < SENT, "{none}, {without}");
+}
+
+#[test]
 fn who_sends_what_is_too_long_for_the_path_behind_the_gateway_is_told() {
     in_virtual_time(async |clock| {
         let world = Setup::default().start(&clock);

@@ -16,7 +16,7 @@ use crate::flow::udp::{self, Activity, IdleLimits, Way};
 use crate::sockets::Dial;
 use crate::target::Target;
 use crate::wire::connect_udp;
-use crate::wire::contexts::{Agreed, Contexts};
+use crate::wire::contexts::{self, Agreed, Contexts};
 use crate::wire::proxy_status::{ErrorKind, Refusal};
 
 /// Longer than the terminal's own limits, so that it is the terminal that ends a flow, and
@@ -40,7 +40,10 @@ impl<D: Dial> Requests<D> {
     ) {
         let contexts = Contexts::of_gateway(agreed);
         // What arrives while the socket is opened is kept.
-        let datagrams = peer.flows.datagrams.open(stream.send_id(), host.into());
+        let datagrams =
+            peer.flows
+                .datagrams
+                .open(stream.send_id(), host.into(), contexts::mark_congested);
         let stopped = peer.flows.stops.stopped(stream.send_id());
         let Some(mut opened) = Box::pin(self.open_udp(&target, &contexts, stream, &peer)).await
         else {

@@ -13,7 +13,7 @@ use crate::flow::udp::{self, Activity, IdleLimits, Way};
 use crate::sockets::DatagramSocket;
 use crate::target::Target;
 use crate::transport::MAX_UDP_FLOWS;
-use crate::wire::contexts::Contexts;
+use crate::wire::contexts::{self, Contexts};
 use crate::wire::proxy_status::{ErrorKind, Refusal};
 
 /// RFC 4787, section 4.3: a mapping lives for at least two minutes, better for five. The
@@ -115,7 +115,10 @@ impl Terminal {
             .flows()
             .scheduler
             .set_host(id.into_inner(), host.into());
-        let datagrams = session.flows().datagrams.open(id, host.into());
+        let datagrams = session
+            .flows()
+            .datagrams
+            .open(id, host.into(), contexts::mark_congested);
         let stopped = session.flows().stops.stopped(id);
         let (mut up, mut down) = stream.split();
         let contexts = Contexts::of_terminal(session.agreed().get().cloned());

@@ -34,6 +34,20 @@ const GATEWAY_FIELD: HeaderValue = HeaderValue::from_static("(0 0 1 3 5)");
 /// Contexts that one end may name: all values of the byte of DSCP and ECN (section 6.2).
 const MOST: usize = 256;
 
+/// Lets the content of a datagram that is sent say that it has met congestion (CE); `false` if its ends do not speak ECN, or
+/// have not agreed to tell of it.
+pub fn mark_congested(content: &mut [u8]) -> bool {
+    let Some(context) = content.first_mut() else {
+        return false;
+    };
+    let mut own = [CLIENT, CLIENT_WHOLE, GATEWAY].into_iter();
+    let Some([.., ce]) = own.find(|[_, ecn @ ..]| ecn.contains(context)) else {
+        return false;
+    };
+    *context = ce;
+    true
+}
+
 /// What the other end's contexts mean.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agreed {
@@ -271,6 +285,28 @@ mod tests {
                 assert_eq!(arrives(&gateway, terminal, marking), Ok(ecn));
             }
         }
+    }
+
+    #[test]
+    fn what_speaks_ecn_can_be_marked_on_its_way_and_stays_otherwise_as_it_is() {
+        let mut request = HeaderMap::new();
+        Contexts::offer(&mut request);
+        let gateway = Contexts::of_gateway(Agreed::of_request(&request));
+        let mut answer = HeaderMap::new();
+        gateway.answer(&mut answer);
+        let terminal = Contexts::of_terminal(Agreed::read(&answer, 1));
+        for marking in every_marking() {
+            for (from, to) in [(&terminal, &gateway), (&gateway, &terminal)] {
+                let unmarked = arrives(from, to, marking).unwrap();
+                let mut content = [from.of(marking), 7];
+                let can = mark_congested(&mut content);
+                assert_eq!(can, marking.ecn.is_some());
+                let ecn = can.then_some(EcnCodepoint::Ce);
+                let (marked, _) = to.read(content.to_vec().into()).unwrap();
+                assert_eq!(marked, Marking { ecn, ..unmarked });
+            }
+        }
+        assert!(!mark_congested(&mut []));
     }
 
     #[test]
