@@ -90,7 +90,8 @@ impl Terminal {
             false => self.open_session().await?,
         };
         loop {
-            let carried = self.carry_udp_in(&session, socket, target, host, activity);
+            // Boxed, because whatever it passes through would have room for it as well.
+            let carried = Box::pin(self.carry_udp_in(&session, socket, target, host, activity));
             if let Some(result) = self.unless_in_vain(&session, carried).await {
                 return result;
             }

@@ -242,6 +242,8 @@ def _build(
         namespace.sysctl(
             net__ipv4__ip_forward=1,
             net__ipv6__conf__all__forwarding=1,
+            # An address that is confirmed a second later is a change of network, for which browsers end their requests.
+            net__ipv6__conf__default__accept_dad=0,
             net__ipv4__tcp_rmem=TCP_BUFFERS,
             net__ipv4__tcp_wmem=TCP_BUFFERS,
             net__ipv4__tcp_no_metrics_save=1,
