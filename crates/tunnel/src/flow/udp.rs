@@ -170,14 +170,15 @@ pub async fn carry<U: Up, D: Down>(
         }
     };
     let on_the_stream = async {
-        opened(&mut *down).await?;
+        // Boxed is what is soon over, or rare: a flow lasts.
+        Box::pin(opened(&mut *down)).await?;
         let mut capsules = capsule::Reader::taking(&[PATH_MTU]);
         while let Some(data) = down.receive().await? {
             capsules.take(&data);
             while let Some((kind, content)) = capsules.next_capsule()? {
                 match kind {
                     PATH_MTU => socket.tell_path_mtu(path_mtu::read(&content)?),
-                    _ => deliver(socket, &way, [content], activity).await?,
+                    _ => Box::pin(deliver(socket, &way, [content], activity)).await?,
                 }
             }
         }

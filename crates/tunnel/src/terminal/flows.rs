@@ -376,17 +376,20 @@ impl Terminal {
         session: &Session,
         done: impl Future<Output = T>,
     ) -> Option<T> {
-        let done = async {
+        let done = std::pin::pin!(async {
             let done = done.await;
             session.established().await.then_some(done)
-        };
-        let overtaken = async {
+        });
+        if !session.is_early() {
+            return done.await;
+        }
+        let overtaken = Box::pin(async {
             tokio::select! {
                 biased;
                 _ = session.established() => std::future::pending().await,
                 () = self.other_than(session) => {}
             }
-        };
+        });
         tokio::select! {
             biased;
             done = done => done,

@@ -85,18 +85,19 @@ impl Terminal {
         host: u32,
         activity: &Activity,
     ) -> Result<(), FlowError> {
+        // Boxed are those that are over soon, for a flow lasts, and what passes through others, which would have
+        // room for it as well.
         let mut session = match self.early_udp_ports.contains(&target.port) {
-            true => self.first_session().await?,
-            false => self.open_session().await?,
+            true => Box::pin(self.first_session()).await?,
+            false => Box::pin(self.open_session()).await?,
         };
         loop {
-            // Boxed, because whatever it passes through would have room for it as well.
             let carried = Box::pin(self.carry_udp_in(&session, socket, target, host, activity));
             if let Some(result) = self.unless_in_vain(&session, carried).await {
                 return result;
             }
             // What was sent is lost, as datagrams may be.
-            session = self.open_session().await?;
+            session = Box::pin(self.open_session()).await?;
         }
     }
 
