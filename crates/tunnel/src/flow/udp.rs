@@ -24,6 +24,7 @@ use tokio::io::ReadBuf;
 use super::outcome::{Carried, FlowError};
 use super::stream::{Down, Up};
 use super::transfer_time::Meter;
+use crate::marking::Marked;
 use crate::sockets::DatagramSocket;
 use crate::target::HTTPS;
 use crate::wire::capsule::{self, MalformedCapsule};
@@ -166,11 +167,11 @@ pub async fn carry<U: Up, D: Down>(
     let beside_the_stream = async {
         loop {
             let contents = way.datagrams.receive().await;
-            deliver(socket, &way, contents, activity).await?;
+            deliver(socket, read(&way, contents, activity)?).await?;
         }
     };
     let on_the_stream = async {
-        // Boxed is what is soon over, or rare: a flow lasts.
+        // Boxed is what is soon over: a flow lasts.
         Box::pin(opened(&mut *down)).await?;
         let mut capsules = capsule::Reader::taking(&[PATH_MTU]);
         while let Some(data) = down.receive().await? {
@@ -178,7 +179,7 @@ pub async fn carry<U: Up, D: Down>(
             while let Some((kind, content)) = capsules.next_capsule()? {
                 match kind {
                     PATH_MTU => socket.tell_path_mtu(path_mtu::read(&content)?),
-                    _ => Box::pin(deliver(socket, &way, [content], activity)).await?,
+                    _ => deliver(socket, read(&way, [content], activity)?).await?,
                 }
             }
         }
@@ -267,15 +268,13 @@ async fn receive(
     .await
 }
 
-/// Sends datagrams' payloads to the local peer.
-async fn deliver(
-    socket: &impl DatagramSocket,
+/// The datagrams that `contents` are.
+fn read(
     way: &Way<'_>,
     contents: impl IntoIterator<Item = Bytes>,
     activity: &Activity,
-) -> Result<(), FlowError> {
-    let contents = contents.into_iter();
-    let mut datagrams = Vec::with_capacity(contents.size_hint().0);
+) -> Result<Vec<Marked>, FlowError> {
+    let mut datagrams = Vec::new();
     for content in contents {
         match way.contexts.read(content) {
             Ok(datagram) => {
@@ -289,10 +288,16 @@ async fn deliver(
             Err(ContentError::Malformed) => return Err(FlowError::Malformed),
         }
     }
-    let mut left = &datagrams[..];
-    while !left.is_empty() {
-        let sent = std::future::poll_fn(|context| socket.poll_send_several(context, left)).await;
-        left = &left[sent.map_err(FlowError::Local)?..];
+    Ok(datagrams)
+}
+
+/// Sends datagrams to the local peer.
+async fn deliver(socket: &impl DatagramSocket, datagrams: Vec<Marked>) -> Result<(), FlowError> {
+    let mut sent = 0;
+    while sent < datagrams.len() {
+        let left = &datagrams[sent..];
+        let more = std::future::poll_fn(|context| socket.poll_send_several(context, left)).await;
+        sent += more.map_err(FlowError::Local)?;
     }
     Ok(())
 }
