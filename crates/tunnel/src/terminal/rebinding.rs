@@ -14,33 +14,32 @@ use super::session::Session;
 const LOOKS_PER_ROUND_TRIP: u32 = 16;
 /// No more often than acknowledgements are delayed; and while nothing comes.
 const LOOK: (Duration, Duration) = (Duration::from_millis(25), Duration::from_millis(500));
-/// Packets within two looks that are a download: a question is small beside them.
-const DOWNLOAD: u64 = 8;
+/// A download has come without a pause for so many round trips: in slow start there are pauses in each, and most of what ends
+/// soon has ended.
+const DOWNLOAD: u32 = 8;
 
-/// Asks the gateway for a sign once each time that a download in `session` falls silent.
+/// Asks the gateway for a sign, once each time, when a download in `session` falls silent and flows are open.
 pub(super) async fn watch(session: &Session) -> Infallible {
     let mut heard = session.packets_heard();
-    let mut before = [0; 2];
+    let mut looks_with_packets = 0;
     loop {
-        let pause = match before[1] {
+        let pause = match looks_with_packets {
             0 => LOOK.1,
             _ => (session.rtt() / LOOKS_PER_ROUND_TRIP).clamp(LOOK.0, LOOK.1),
         };
         tokio::time::sleep(pause).await;
-        let now_heard = session.packets_heard();
-        let came = now_heard - heard;
-        heard = now_heard;
-        if fell_silent(before, came)
+        let before = std::mem::replace(&mut heard, session.packets_heard());
+        if heard != before {
+            looks_with_packets += 1;
+            continue;
+        }
+        if looks_with_packets >= DOWNLOAD * LOOKS_PER_ROUND_TRIP
+            && session.has_flows()
             && let Some(path) = session.connection().path(noq::PathId::ZERO)
         {
             // The error is that of a path which is closed.
             let _ = path.ping();
         }
-        before = [before[1], came];
+        looks_with_packets = 0;
     }
-}
-
-/// Whether what came in three looks, one after the other, is a download that has just stopped.
-fn fell_silent(before: [u64; 2], now: u64) -> bool {
-    now == 0 && before[1] > 0 && before.iter().sum::<u64>() >= DOWNLOAD
 }
