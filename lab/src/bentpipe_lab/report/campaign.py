@@ -1,6 +1,5 @@
 """The report of a campaign: a directory of static files, for a browser on any screen."""
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -131,7 +130,7 @@ def _page(
     )  # fmt: skip
     environment.filters["seconds"] = seconds
     environment.filters["times"] = times
-    provenance = json.loads((campaign.directory / directories.PROVENANCE).read_text())
+    provenance = directories.provenance_of(campaign.directory)
     verdicts = Counter[str]()
     for row in rows:
         verdicts.update(row.verdicts)

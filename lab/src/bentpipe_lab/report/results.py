@@ -50,7 +50,7 @@ def _lines(row: PointRow, figures: Sequence[MetricRow]) -> Iterator[list[Any]]:
 
 
 def _head(campaign: Campaign) -> Iterator[str]:
-    begun = json.loads((campaign.directory / directories.PROVENANCE).read_text())
+    begun = directories.provenance_of(campaign.directory)
     machine = begun["machine"]
     yield f"{campaign.plan.name}: {campaign.plan.source}"
     yield (
