@@ -1,6 +1,7 @@
 """`bentpipe perf` between two namespaces with an emulated link: what it measures, and what it says when it cannot."""
 
 import json
+import signal
 import subprocess
 import sys
 import tomllib
@@ -175,6 +176,43 @@ def test_records_and_a_table_for_people(measured: Measured, tmp_path: Path) -> N
     assert "established after" in done.stdout
     kinds = {json.loads(line)["record"] for line in records.read_text().splitlines()}
     assert kinds == {"interval", "change"}
+
+
+@pytest.mark.parametrize("over", ["quic", "tcp"])
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_what_was_measured_before_a_signal_is_reported(
+    measured: Measured, tcp: Measured, tmp_path: Path, over: str, end: signal.Signals
+) -> None:
+    report, records = tmp_path / "report.json", tmp_path / "records.jsonl"
+    trusts = ("--over", "tcp") if over == "tcp" else ("--ca", measured.certificate, "--name", "perf.test")
+    options = (*trusts, "--download", "600 s", "--interval", "100 ms", "--json", report, "--records", records)
+    command = measured.link.terminal.command([host.binary(), "perf", "client", GATEWAY, *options])
+    client = Process("client", command, tmp_path)
+    try:
+        for _ in range(12):
+            client.wait_line(" ")
+        client.signal(end)
+        assert client.wait(10.0) == 1
+    finally:
+        client.kill()
+    assert "stopped before it was done" in client.log.read_text()
+    read = json.loads(report.read_text())
+    assert not read["ok"]
+    assert read["received_bytes"] > 0
+    intervals = [json.loads(line) for line in records.read_text().splitlines()]
+    assert sum(each["received_bytes"] for each in intervals) == read["received_bytes"]
+    server = measured if over == "quic" else tcp
+    done = server.client("--download", "1 kB", trusts=trusts)
+    assert done.returncode == 0, "the server goes on"
+
+
+def test_a_full_disk_keeps_the_other_results(measured: Measured, tmp_path: Path) -> None:
+    for full, kept in (("--json", "--iperf3-json"), ("--records", "--json"), ("--iperf3-json", "--json")):
+        report = tmp_path / f"after{full}"
+        done = measured.client("--download", "10 kB", full, "/dev/full", kept, report)
+        assert done.returncode == 1
+        assert "/dev/full: No space left on device" in done.stderr
+        assert json.loads(report.read_text())
 
 
 def test_what_connections_do_is_written_for_trace(measured: Measured, tmp_path: Path) -> None:
