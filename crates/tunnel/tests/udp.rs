@@ -214,6 +214,7 @@ fn an_echo_takes_the_link_there_and_back_and_nothing_else() {
             peer.send(&peer.receive().await.unwrap());
             application.receive().await.unwrap();
             let took = now() - begin;
+            println!("{took:?}");
             assert!(took < 2 * (ONE_WAY + Duration::from_millis(1)), "{took:?}");
         }
     });
