@@ -121,7 +121,7 @@ impl Service {
             {
                 None
             }
-            ConnectionError::LocallyClosed => None,
+            ConnectionError::LocallyClosed => Some(PerfError::Stopped.to_string()),
             error => Some(PerfError::connection(&error, peer, application.alpn()).to_string()),
         };
         watch.end(error);
