@@ -121,6 +121,8 @@ impl Service {
             {
                 None
             }
+            // The HTTP/3 library closes connections by itself.
+            ConnectionError::LocallyClosed if application == Application::Http3 => None,
             ConnectionError::LocallyClosed => Some(PerfError::Stopped.to_string()),
             error => Some(PerfError::connection(&error, peer, application.alpn()).to_string()),
         };
