@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from bentpipe_lab.analysis import statistics
 from bentpipe_lab.analysis.campaign import PointRow, is_variant, settings, variant_without
@@ -28,7 +28,7 @@ COLOURS = (
 DASHES: Sequence[Any] = ("solid", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1, 1, 1)))
 MOST_LINES = 36
 """Rows of one figure of medians; more go to a further figure."""
-MOST_FIGURES = 4
+MOST_FIGURES = 8
 """Of medians; the table has all points."""
 MOST_PANELS = 8
 MOST_VARIANTS = 12
@@ -118,7 +118,10 @@ def medians(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
             axes.plot([low, high], [place, place], color=colour, linewidth=3, alpha=0.4, solid_capstyle="butt")
             axes.plot(row.interval.median / row.bound_s, place, marker="o", color=colour, markersize=5)
         axes.axvline(1, color=INK, linewidth=1, linestyle=(0, (4, 3)))
-        axes.set_yticks(range(len(some)), [label(row) for row in some], fontsize=8)
+        words, alike = _short_labels(some)
+        axes.set_yticks(range(len(some)), words, fontsize=8)
+        if alike:
+            axes.set_title(", ".join(alike), fontsize=8)
         axes.set_ylim(len(some) - 0.4, -0.6)
         axes.set_xlabel("median time as a multiple of the physical bound, with its 95 % interval")
         axes.set_xlim(left=0 if max(row.x_bound or 0 for row in some) < LOG_FROM else None)
@@ -225,6 +228,7 @@ def _sweep(axis: str, numbers: Mapping[str, float], unit: str, rows: Sequence[Po
         positive = [numbers[row.axes[axis]] for line in lines.values() for row in line]
         if min(positive) > 0 and max(positive) / min(positive) > LOG_FROM:
             axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.set_title(title, fontsize=8)
         axes.set_ylim(bottom=0)
         axes.set_xlabel(f"{axis}{f', {unit}' if unit else ''}")
@@ -267,15 +271,16 @@ def ratios(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Chart]
             )  # fmt: skip
             table += [{"point": row.point, "at_s": t, "ratio": ratio} for t, ratio in points]
         axes.axhline(1, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-        axes.set_title(", ".join([base.clock, *base.setting.values()]), fontsize=8)
+        axes.set_title(f"{', '.join([base.clock, *base.setting.values()])}: x {base.variant}", fontsize=8)
         axes.set_ylim(bottom=0)
         axes.set_xlabel("seconds")
         axes.grid(visible=True)
-    finish(figure, cells, "bytes received, x baseline")
+    finish(figure, cells, "bytes received, ratio")
     return [
         Chart(
             "ratio-over-time", drawing(figure),
-            "Bytes received until then as a multiple of the baseline's, in the first run of each that ended well.",
+            "Bytes received until then as a multiple of those of the variant that each panel names, in the first run of"
+            " each that ended well.",
             f"Ratios of bytes received over time in {len(panels)} panels", table,
         )
     ]  # fmt: skip
@@ -341,9 +346,20 @@ def over_time(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Cha
     return charts
 
 
+def _short_labels(rows: Sequence[PointRow]) -> tuple[list[str], list[str]]:
+    """Labels of points without the words that are alike in all, and these words."""
+    words = [_words(row) for row in rows]
+    alike = [word for word in words[0] if len(rows) > 1 and all(word in each for each in words)]
+    return [", ".join(word for word in each if word not in alike) or ", ".join(each) for each in words], alike
+
+
 def label(row: PointRow) -> str:
     """A point in a few words."""
-    return ", ".join([row.variant, *row.setting.values(), *(["real"] if row.clock == "real" else [])])
+    return ", ".join(_words(row))
+
+
+def _words(row: PointRow) -> list[str]:
+    return [row.variant, *row.setting.values(), *(["real"] if row.clock == "real" else [])]
 
 
 def panels_of(rows: Sequence[PointRow]) -> list[tuple[str, list[PointRow]]]:
