@@ -202,6 +202,19 @@ def test_whichever_name_server_is_asked_the_terminal_answers(tunnel: Bentpipe, t
     assert status(tunnel.terminal_config)["dns"]["kept"] == before + 1
 
 
+@pytest.mark.usefixtures("server")
+def test_questions_that_come_together_are_all_answered(tunnel: Bentpipe) -> None:
+    """From one socket, without waiting, of a name that is known: so resolvers ask for IPv4 and IPv6."""
+    dig(tunnel.path, "www.lab.example")
+    for _ in range(5):
+        with tunnel.path.client.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+            client.settimeout(PATIENCE_S)
+            client.connect((BLACKHOLE4, 53))
+            for identifier in range(8):
+                client.send(identifier.to_bytes(2) + WWW[2:])
+            assert {int.from_bytes(client.recv(512)[:2]) for _ in range(8)} == set(range(8))
+
+
 def carried(tunnel: Bentpipe, name: str) -> int:
     """Bytes that status says were carried from a server of that name."""
     names = status(tunnel.terminal_config).get("names", [])

@@ -1,6 +1,7 @@
 """`bentpipe perf` between two namespaces with an emulated link: what it measures, and what it says when it cannot."""
 
 import json
+import signal
 import subprocess
 import sys
 import tomllib
@@ -39,7 +40,6 @@ class Measured:
     link: Emulated
     server: Process
     certificate: Path
-    reports: Path
     fingerprint: str
     qlogs: Path
 
@@ -57,12 +57,6 @@ class Measured:
         read: dict[str, Any] = json.loads(done.stdout)
         return read
 
-    def server_reports(self, count: int) -> list[dict[str, Any]]:
-        """What the server reported so far, once it is `count` reports; each needs its connection's end to arrive."""
-        for _ in range(count - self.reports.read_text().count("\n")):
-            self.server.wait_line("{")
-        return [json.loads(line) for line in self.reports.read_text().splitlines()]
-
 
 @contextmanager
 def measuring(directory: Path, *options: str) -> Iterator[Measured]:
@@ -76,7 +70,7 @@ def measuring(directory: Path, *options: str) -> Iterator[Measured]:
         server = Process("server", link.gateway.command([str(word) for word in argv]), directory)
         try:
             fingerprint = server.wait_line("perf server on").rpartition("key ")[2]
-            yield Measured(link, server, certificate, server.out, fingerprint, directory / "qlog")
+            yield Measured(link, server, certificate, fingerprint, directory / "qlog")
         finally:
             server.stop()
 
@@ -177,6 +171,64 @@ def test_records_and_a_table_for_people(measured: Measured, tmp_path: Path) -> N
     assert kinds == {"interval", "change"}
 
 
+@pytest.mark.parametrize("over", ["quic", "tcp"])
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_what_was_measured_before_a_signal_is_reported(
+    measured: Measured, tcp: Measured, tmp_path: Path, over: str, end: signal.Signals
+) -> None:
+    report, records = tmp_path / "report.json", tmp_path / "records.jsonl"
+    trusts = ("--over", "tcp") if over == "tcp" else ("--ca", measured.certificate, "--name", "perf.test")
+    options = (*trusts, "--download", "600 s", "--interval", "100 ms", "--json", report, "--records", records)
+    command = measured.link.terminal.command([host.binary(), "perf", "client", GATEWAY, *options])
+    client = Process("client", command, tmp_path)
+    try:
+        for _ in range(12):
+            client.wait_line(" ")
+        client.signal(end)
+        assert client.wait(10.0) == 1
+    finally:
+        client.kill()
+    assert "stopped before it was done" in client.log.read_text()
+    read = json.loads(report.read_text())
+    assert not read["ok"]
+    assert read["received_bytes"] > 0
+    intervals = [json.loads(line) for line in records.read_text().splitlines()]
+    assert sum(each["received_bytes"] for each in intervals) == read["received_bytes"]
+    server = measured if over == "quic" else tcp
+    done = server.client("--download", "1 kB", trusts=trusts)
+    assert done.returncode == 0, "the server goes on"
+
+
+def test_a_server_that_is_stopped_reports_what_it_has_sent(measured: Measured, tmp_path: Path) -> None:
+    report, certificate = tmp_path / "report.json", tmp_path / "server.pem"
+    listen = ("--listen", f"{GATEWAY}:4436", "--name", "perf.test", "--certificate-out", certificate, "--json", report)
+    server = Process("stopped", measured.link.gateway.command([host.binary(), "perf", "server", *listen]), tmp_path)
+    trust = ("--ca", certificate, "--name", "perf.test")
+    argv: list[str | Path] = [host.binary(), "perf", "client", f"{GATEWAY}:4436", *trust, "--download", "600 s"]
+    try:
+        server.wait_line("perf server on")
+        client = Process("client", measured.link.terminal.command(argv), tmp_path)
+        for _ in range(3):
+            client.wait_line(" ")
+    finally:
+        code = server.stop()
+    assert code == 0
+    assert client.wait() == 1
+    assert "the server is stopped" in client.log.read_text()
+    read = json.loads(report.read_text())
+    assert not read["ok"]
+    assert read["sent_bytes"] > 0
+
+
+def test_a_full_disk_keeps_the_other_results(measured: Measured, tmp_path: Path) -> None:
+    for full, kept in (("--json", "--iperf3-json"), ("--records", "--json"), ("--iperf3-json", "--json")):
+        report = tmp_path / f"after{full}"
+        done = measured.client("--download", "10 kB", full, "/dev/full", kept, report)
+        assert done.returncode == 1
+        assert "/dev/full: No space left on device" in done.stderr
+        assert json.loads(report.read_text())
+
+
 def test_what_connections_do_is_written_for_trace(measured: Measured, tmp_path: Path) -> None:
     qlogs = tmp_path / "qlog"
     report = measured.report("--download", "100 kB", "--qlog", qlogs)
@@ -227,7 +279,7 @@ def tcp(measured: Measured) -> Iterator[Measured]:
     argv = [str(host.binary()), "perf", "server", "--over", "tcp", "--json", "-", "--controller", "reno"]
     server = Process("tcp-server", measured.link.gateway.command(argv), measured.link.directory)
     server.wait_line("perf server on")
-    yield Measured(measured.link, server, measured.certificate, server.out, "", measured.qlogs)
+    yield Measured(measured.link, server, measured.certificate, "", measured.qlogs)
     server.stop()
 
 
@@ -311,7 +363,9 @@ def test_what_cannot_be_is_refused_with_its_remedy(options: list[str], said: str
 
 FILE = 300_000
 """Bytes of the files that are fetched: a few round trips."""
-AIOQUIC = Path(__file__).parent / "clients" / "aioquic_files.py"
+CLIENTS = Path(__file__).parent / "clients"
+AIOQUIC = CLIENTS / "aioquic_files.py"
+AIOQUIC_PERF = CLIENTS / "aioquic_perf.py"
 ALPNS = pytest.mark.parametrize("alpn", ["h3", "hq-interop"])
 VERSIONS = pytest.mark.parametrize("version", ["1", "2"])
 
@@ -394,17 +448,54 @@ def test_a_file_that_is_not_there_is_told(serving: Measured) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@VERSIONS
-@ALPNS
-def test_files_come_from_another_stacks_server(
-    serving: Measured, web: Web, tmp_path: Path, alpn: str, version: str
-) -> None:
-    certificate, key = tmp_path / "server.pem", tmp_path / "server.key"
+def _certificate(directory: Path) -> tuple[Path, Path]:
+    """A certificate for perf.test that is its own authority, and its key."""
+    certificate, key = directory / "server.pem", directory / "server.key"
     make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     names = ["-subj", "/CN=perf.test", "-addext", "subjectAltName=DNS:perf.test"]
     leaf = ["-addext", "basicConstraints=critical,CA:FALSE"]
     files = ["-keyout", str(key), "-out", str(certificate)]
     subprocess.run([*make, *names, *leaf, *files], check=True, capture_output=True)
+    return certificate, key
+
+
+def test_another_stacks_perf_client_is_answered_on_streams_of_both_kinds(measured: Measured) -> None:
+    argv = [sys.executable, AIOQUIC_PERF, "client", measured.certificate, GATEWAY, "4433", str(FILE), "50000"]
+    command = measured.link.terminal.command([str(word) for word in argv])
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(FILE), str(FILE)]
+    while (report := json.loads(measured.server.wait_line("{")))["received_bytes"] != 2 * 50_000:
+        pass  # of another client
+    assert report["sent_bytes"] == 2 * FILE
+
+
+def test_another_stacks_perf_server_is_measured(measured: Measured, tmp_path: Path) -> None:
+    certificate, key = _certificate(tmp_path)
+    argv = [sys.executable, AIOQUIC_PERF, "server", certificate, key, GATEWAY, "4435"]
+    server = Process("aioquic-perf", measured.link.gateway.command([str(word) for word in argv]), tmp_path)
+    try:
+        server.wait_line("listening")
+        options = ("--download", str(FILE) + " B", "--upload", "100 kB", "--streams", "3", "--requests", "4")
+        trust = ("--ca", certificate, "--name", "perf.test")
+        argv = [host.binary(), "perf", "client", f"{GATEWAY}:4435", *trust, *options, "--json", "-"]
+        command = measured.link.terminal.command([str(word) for word in argv])
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        report = json.loads(done.stdout)
+        assert report["received_bytes"] == FILE + 4 * 1000
+        assert report["sent_bytes"] == 100_000 + 4 * (100 - 8)
+        assert report["requests"]["count"] == 4
+    finally:
+        server.stop()
+
+
+@VERSIONS
+@ALPNS
+def test_files_come_from_another_stacks_server(
+    serving: Measured, web: Web, tmp_path: Path, alpn: str, version: str
+) -> None:
+    certificate, key = _certificate(tmp_path)
     argv = [sys.executable, AIOQUIC, "server", certificate, key, web.www, GATEWAY, "4434"]
     server = Process("aioquic", serving.link.gateway.command([str(word) for word in argv]), tmp_path)
     try:

@@ -1,6 +1,7 @@
 """Workloads by real programs over a short path: each is done and checked, or says which program it lacks."""
 
 import json
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from bentpipe_lab.campaign import commands, directory, emulate, schedule
 from bentpipe_lab.errors import MissingCapabilityError, PlanError
+from bentpipe_lab.net import host
 from bentpipe_lab.workloads import WORKLOADS
 
 PLAN = """\
@@ -150,6 +152,16 @@ def test_quic_is_measured_at_both_ends(tmp_path: Path, capsys: pytest.CaptureFix
     assert metrics["establishment_s"] > 0.05
     assert direction == "upload" or metrics["first_byte_s"] > metrics["establishment_s"]
     assert any(row.get("window_bytes") for row in line["samples"])
+
+
+def test_qlogs_of_both_ends_are_kept_and_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = measured(tmp_path, capsys, "perf", {"seconds": "1", "qlog": "yes"})
+    assert line is not None
+    assert set(line["files"]) == {"client-1.sqlog.gz", "server-1.sqlog.gz"}
+    for place in line["files"].values():
+        subprocess.run([host.binary(), "trace", place, "--out", tmp_path / "trace"], check=True, capture_output=True)
+    with pytest.raises(PlanError, match='qlog = "yes": over TCP there is none'):
+        measured(tmp_path, capsys, "perf", {"over": "TCP", "qlog": "yes"})
 
 
 @pytest.mark.parametrize("option", [{"over": "TCP"}, {"resumed": "yes"}])

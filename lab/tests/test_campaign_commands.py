@@ -109,6 +109,46 @@ def test_runs_are_tried_again_by_verdict(tmp_path: Path) -> None:
     assert runs == ["00001", "00001", "00001-2", "00002", "00002", "00002-2"]
 
 
+LINK = """\
+name = "own"
+title = "A link of the test's own"
+source = "test"
+seed = 1
+[forward]
+rate = "{rate}"
+delay = "50 ms"
+queue = "1 BDP"
+loss = "1 %"
+[return]
+rate = "2 Mbit/s"
+delay = "50 ms"
+queue = "1 BDP"
+"""
+EFFECT = """\
+name = "effect"
+repetitions = 6
+[axes]
+scenario = "own.toml"
+system = "quic"
+workload = "download 2 MB"
+controller = ["bbr3", "satellite"]
+"""
+
+
+def test_the_size_of_an_effect_is_told_in_virtual_time(tmp_path: Path) -> None:
+    """The same points over another link: all runs are slower, or none is."""
+    for name, rate in (("before", "20 Mbit/s"), ("after", "10 Mbit/s"), ("again", "20 Mbit/s")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "own.toml").write_text(LINK.format(rate=rate))
+        plan = written(tmp_path / name, EFFECT)
+        code, said = lab("run", plan, "--out", tmp_path / name / "out")
+        assert (code, "done: 12 of 12 runs ended well" in said) == (0, True), said
+    code, said = lab("compare", tmp_path / "before" / "out", tmp_path / "after" / "out")
+    assert (code, "2 points in common; 2 differ" in said, said.count("+1.00")) == (0, True, 2), said
+    code, said = lab("compare", tmp_path / "before" / "out", tmp_path / "again" / "out")
+    assert (code, "2 points in common; 0 differ" in said, said.count("+0.00")) == (0, True, 2), said
+
+
 AXES = PLAN.partition("[axes]\n")[2]
 
 

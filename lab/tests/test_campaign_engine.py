@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from rich.console import Console
 from bentpipe_lab.campaign import commands, directory, engine, journal, simulate, store
 from bentpipe_lab.campaign.progress import Progress
 from bentpipe_lab.errors import CampaignError, DiskFullError, LabError, PlanError, UnknownNameError
+from bentpipe_lab.records import tables
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.room import room
 
@@ -330,3 +332,131 @@ def test_the_store_may_be_any_that_fsspec_reaches(tmp_path: Path) -> None:
     for run in runs:
         for name in (store.RESULT, store.RECORDS, store.SAMPLES):
             assert elsewhere.store.text(run, name) == here.store.text(run, name)
+
+
+def test_of_two_who_begin_a_campaign_at_once_one_does(tmp_path: Path) -> None:
+    file = tmp_path / "campaign.toml"
+    file.write_text(SMALL)
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "bentpipe_lab", "run", str(file), "--out", str(out)]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for _ in range(2)]
+    said = [child.communicate(timeout=PATIENCE_S)[0] for child in both]
+    assert sorted(child.returncode for child in both) == [0, 1], said
+    refused = " ".join(said[[child.returncode for child in both].index(1)].split())
+    assert "cannot go on: " in refused
+    assert "holds a campaign that was begun" in refused or "is being worked on by another process" in refused
+    assert set(noted(directory.opened(out)).values()) == {1}
+
+
+def test_what_begins_after_somebody_else_has_writes_nothing_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both have looked before either has written."""
+    first = begun(tmp_path, SMALL)
+    before = {path: path.read_bytes() for path in first.directory.iterdir()}
+    whole, looks = directory.refuse_begun, iter([True])
+    monkeypatch.setattr(directory, "refuse_begun", lambda place: None if next(looks, False) else whole(place))
+    with pytest.raises(CampaignError, match="holds a campaign that was begun"):
+        directory.begin(first.plan, first.expansion(), first.directory, None)
+    assert {path: path.read_bytes() for path in first.directory.iterdir()} == before
+
+
+DAMAGED = (
+    b"\x00\xff\xfe garbage\n",
+    b'{"event":"run"}\n',
+    b'{"event":"run","point":"nowhere","repetition":1,"attempt":1,"verdict":"splendid","seconds":1}\n',
+    b'{"event":"retry"}\n',
+    b'["event"]\n',
+    b'{"event":"nothing that anybody knows"}\n',
+    b'{"event":"run","point":"cut o',
+)
+
+
+def test_a_damaged_journal_is_made_whole_from_the_runs(tmp_path: Path) -> None:
+    campaign = begun(tmp_path, SMALL)
+    execute(campaign)
+    before = kept(campaign)
+    file = campaign.directory / directory.JOURNAL
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:5] + list(DAMAGED)))
+    assert len(campaign.state().done) < 16
+    assert execute(campaign) is engine.Ending.DONE
+    assert campaign.state().verdicts() == {Verdict.OK: 16}
+    assert kept(campaign) == before
+    file.unlink()
+    assert execute(campaign) is engine.Ending.DONE
+    assert campaign.state().verdicts() == {Verdict.OK: 16}
+
+
+def test_a_run_whose_directory_was_removed_is_done_again(tmp_path: Path) -> None:
+    campaign = begun(tmp_path, SMALL)
+    execute(campaign)
+    before = kept(campaign)
+    point = campaign.points()[0]["id"]
+    shutil.rmtree(Path(campaign.store_url, point))
+    out = io.StringIO()
+    commands.status(campaign.directory, Console(file=out, width=200))
+    assert "2 runs have no directory any more: `bentpipe-lab resume` does them again" in out.getvalue()
+    assert execute(campaign) is engine.Ending.DONE
+    after = kept(campaign)
+    assert len(after) == len(before)
+    again = {name: text for name, text in after.items() if name.startswith(point)}
+    assert {name.split("/")[1] for name in again} == {"00001-2", "00002-2"}
+    for name, text in again.items():
+        if name.endswith(store.SAMPLES):
+            assert text == before[name.replace("-2/", "/")]
+    assert execute(campaign) is engine.Ending.DONE
+    assert kept(campaign) == after
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda _: "", "is damaged; without its directory `bentpipe-lab resume` does the run again"),
+        (lambda text: text[:40], "is damaged"),
+        (lambda _: "[]", "is damaged"),
+        (lambda text: text.replace("lab/run/1", "lab/run/2"), r"of another version of the lab: bentpipe/lab/run/2"),
+        (lambda text: text.replace('"ok"', '"splendid"'), r"another version of the lab: .*/1, verdict 'splendid'"),
+    ],
+    ids=["empty", "cut off", "no table", "schema", "verdict"],
+)
+def test_a_result_that_cannot_be_read_is_named(tmp_path: Path, change: Callable[[str], str], message: str) -> None:
+    campaign = begun(tmp_path, SMALL)
+    execute(campaign)
+    file = sorted(Path(campaign.store_url).rglob(store.RESULT))[0]
+    file.write_text(change(file.read_text()))
+    (campaign.directory / directory.JOURNAL).unlink()
+    for ask in (lambda: execute(campaign), lambda: tables.write(campaign)):
+        with pytest.raises(CampaignError, match=message) as said:
+            ask()
+        assert str(file) in str(said.value)
+
+
+def test_a_journal_of_another_version_is_told(tmp_path: Path) -> None:
+    campaign = begun(tmp_path, SMALL)
+    (campaign.directory / directory.JOURNAL).write_text('{"event":"running","schema":"bentpipe/lab/journal/9"}\n')
+    with pytest.raises(CampaignError, match=r"journal.jsonl is of another version of the lab: .*/9, not .*/1"):
+        execute(campaign)
+
+
+def test_ctrl_c_again_and_again_ends_it_in_order_all_the_same(tmp_path: Path, uninterrupted: dict[str, bytes]) -> None:
+    campaign = begun(tmp_path, LONGER)
+    command = [sys.executable, "-m", "bentpipe_lab", "resume", str(campaign.directory)]
+    with (tmp_path / "said").open("w+") as said:
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        try:
+            until(lambda: noted(campaign) or child.poll() is not None)
+            while child.poll() is None:
+                child.send_signal(signal.SIGINT)
+                time.sleep(0.02)
+        finally:
+            child.kill()
+            child.wait()
+        said.seek(0)
+        text = said.read()
+    assert child.returncode == 130, text
+    assert "interrupted: " in text
+    assert "Traceback" not in text
+    assert not campaign.running()
+    assert execute(campaign) is engine.Ending.DONE
+    assert kept(campaign) == uninterrupted

@@ -231,6 +231,20 @@ def test_a_comparison_that_is_not_clear_is_not_shown_as_clear(tmp_path: Path) ->
     assert 'class="differs"' not in report.write(made).read_text()
 
 
+def test_one_run_has_no_interval(tmp_path: Path) -> None:
+    made = made_up(tmp_path / "once", TEXT.replace("repetitions = 8", "repetitions = 1"), samples=0)
+    page = report.write(made)
+    points = pl.read_csv(page.parent / report.DATA / "points.csv")
+    assert points["median_s"].is_not_null().all()
+    assert points["low_s"].is_null().all()
+    row = page.read_text().partition("<tbody>")[2].partition("</tr>")[0]
+    assert row.count("<td>-</td>") >= 3, row
+    commands.export(made.directory, "results", tmp_path, Console(file=io.StringIO()))
+    rows = pl.read_csv(tmp_path / "made-up.csv", comment_prefix="#").filter(pl.col("metric") == "seconds")
+    assert rows["median"].is_not_null().all()
+    assert rows["low"].is_null().all()
+
+
 def test_a_campaign_without_a_run_that_ended_well_has_a_report(tmp_path: Path) -> None:
     its_plan = plan.parse(TEXT, tmp_path)
     made = directory.begin(its_plan, points.expand(its_plan), tmp_path / "empty", None)
@@ -254,6 +268,22 @@ def test_pages_have_one_distribution_together(tmp_path: Path) -> None:
     whole = table.group_by("panel", "variant").agg(pl.len(), pl.col("share").max())
     # 3 pages, 8 loads each; those that did not end well are never done.
     assert all(20 <= count <= 24 for count in whole["len"])
+
+
+def test_tcp_and_quic_over_one_link_are_drawn_beside_each_other(tmp_path: Path) -> None:
+    text = TEXT.replace('["direct", "bentpipe"]', '"direct"').replace(
+        '["first byte", "page HTTP/2"]', '["iperf3", "perf", "first byte"]'
+    )
+    text = text[: text.index("controller =")]
+    made = made_up(tmp_path / "beside", text)
+    page = report.write(made)
+    for number, scenario in enumerate(("geo", "leo"), start=1):
+        table = pl.read_csv(page.parent / report.DATA / f"transports-{number}.csv")
+        assert {name.split("-")[0] for name in table["point"]} == {scenario}
+        assert table["point"].n_unique() == 2, "one of fixed length over each transport"
+        drawing = (page.parent / report.FIGURES / f"transports-{number}.svg").read_text()
+        assert "iperf3" in drawing
+        assert "perf" in drawing.replace("iperf3", "")
 
 
 def test_campaigns_are_compared_point_by_point(tmp_path: Path, campaign: directory.Campaign) -> None:
@@ -293,6 +323,41 @@ def test_results_are_one_small_table_of_points(campaign: directory.Campaign, tmp
     assert rows["late"].sum() > 0
     assert rows["median"].is_not_null().all()
     assert (rows["median"] > rows["bound"]).all()
+
+
+def test_tables_that_are_damaged_or_of_another_version_are_named(tmp_path: Path) -> None:
+    made = made_up(tmp_path / "old", TEXT.replace("repetitions = 8", "repetitions = 1"), samples=0)
+    report.write(made)
+    file = made.directory / tables.RUNS_TABLE
+    pl.read_parquet(file).drop("limit_s").write_parquet(file)
+    with pytest.raises(CampaignError, match=r"runs\.parquet is of another version of the lab, without limit_s"):
+        commands.redraw(made.directory, Console(file=io.StringIO()))
+    file.write_bytes(b"PAR1")
+    with pytest.raises(CampaignError, match=r"runs\.parquet is damaged; `bentpipe-lab report"):
+        commands.redraw(made.directory, Console(file=io.StringIO()))
+    (made.directory / directory.PROVENANCE).write_text("{")
+    with pytest.raises(CampaignError, match=r"provenance\.json is damaged, and says no more with what it was begun"):
+        commands.report(made.directory, Console(file=io.StringIO()))
+
+
+def test_a_directory_that_nobody_can_write_to_can_be_looked_at(tmp_path: Path) -> None:
+    made = made_up(tmp_path / "kept", TEXT.replace("repetitions = 8", "repetitions = 1"), samples=0)
+    script = (
+        'mount --bind "$2" "$2" && mount -o remount,ro,bind "$2" || exit 77\n'
+        'for what in status pause report resume; do "$1" -m bentpipe_lab $what "$2"; echo "$what: $?"; done\n'
+    )
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, str(made.directory)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    said = " ".join(done.stdout.split())
+    assert done.returncode != 77, done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "status: 0" in said
+    assert "pause: 0" in said
+    assert "report: 1" in said
+    assert said.count("Read-only file system") == 2, said
+    assert "resume: 1" in said
 
 
 def test_an_unknown_format_is_told(campaign: directory.Campaign, tmp_path: Path) -> None:

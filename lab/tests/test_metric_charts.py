@@ -6,6 +6,7 @@ import io
 from bentpipe_lab.analysis.campaign import MetricRow, PointRow
 from bentpipe_lab.analysis.statistics import median_interval
 from bentpipe_lab.report.metrics import metric_charts
+from bentpipe_lab.systems import SYSTEMS
 
 LOADS = {
     "HTTP/2": {1: [9.0, 9.4, 9.2, 10.0, 9.1], 2: [8.0, 8.1, 8.3, 8.2, 8.0], 3: [8.0, 8.2, 8.1, 8.0, 7.9]},
@@ -44,3 +45,17 @@ def test_what_is_no_load_has_a_distribution() -> None:
     names = [chart.name for chart in metric_charts(rows())]
     assert "metric-response-start-s" in names
     assert not any(name.startswith("metric-page-load") for name in names)
+
+
+def test_few_loads_are_dots_in_the_colour_of_their_variant() -> None:
+    """A box of one value is a line in the colour of medians."""
+    few = [
+        MetricRow(each.row, each.metric, median_interval(each.values[:1]), each.values[:1])
+        for each in rows()
+        if each.metric.startswith("page_load")
+    ]
+    drawn, boxes = metric_charts(few)[0].svg, metric_charts(rows())[0].svg
+    colour = f"fill: {SYSTEMS['direct'].colour}"
+    assert colour in drawn
+    assert "opacity: 0.6" not in drawn
+    assert boxes.count("opacity: 0.6") >= 6

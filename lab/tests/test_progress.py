@@ -33,12 +33,18 @@ def test_what_is_left_follows_what_the_work_takes_and_not_what_was_believed(cloc
     shown.begin(0)
     shown.expect(10, 100.0)
     assert shown.left_s() is None, "nothing is known yet"
-    clock.now += 60
-    shown.landed(20.0)
-    assert shown.left_s() == pytest.approx(240), "three times as slow as believed"
+    shown.begun("first", 20.0, 40.0)
+    assert shown.left_s() is None
     clock.now += 20
-    shown.landed(60.0)
-    assert shown.left_s() == pytest.approx(20)
+    assert shown.left_s() == pytest.approx(90 * 30 / 20), "half of the first unit, at half the speed"
+    clock.now += 30
+    shown.landed("first")
+    assert shown.left_s() == pytest.approx(80 * 60 / 30)
+    shown.begun("second", 70.0, 140.0)
+    clock.now += 1000
+    assert shown.left_s() == pytest.approx(17 * 1060 / 93), "never done before it is done"
+    shown.landed("second")
+    assert shown.left_s() == pytest.approx(10 * 1060 / 100)
 
 
 def test_without_a_terminal_a_line_comes_now_and_then(clock: Clock) -> None:
@@ -50,13 +56,14 @@ def test_without_a_terminal_a_line_comes_now_and_then(clock: Clock) -> None:
         for number in range(4):
             clock.now += 6
             shown.note(Run("point", number + 1, 1), Verdict.OK if number else Verdict.STALLED, "at byte 5")
-            shown.landed(10.0)
+            shown.begun(str(number), 10.0, 10.0)
+            shown.landed(str(number))
             shown.show()
     lines = out.getvalue().splitlines()
     assert lines == [
         "3 runs were done before",
         "point/00001: stalled at byte 5",
-        "5 of 7 runs; 1 stalled; about 12 s left",
+        "5 of 7 runs; 1 stalled; about 15 s left",
         "7 of 7 runs; 1 stalled; about 0 s left",
     ]
 

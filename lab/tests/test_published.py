@@ -7,7 +7,7 @@ import pytest
 from bentpipe_lab.analysis import published as beside
 from bentpipe_lab.analysis.campaign import MetricRow, PointRow
 from bentpipe_lab.analysis.statistics import median_interval
-from bentpipe_lab.campaign import plan, schedule
+from bentpipe_lab.campaign import plan, schedule, side_by_side
 from bentpipe_lab.campaign.directory import State
 from bentpipe_lab.campaign.points import expand
 from bentpipe_lab.errors import LabError, PlanError
@@ -100,5 +100,5 @@ def test_the_quick_form_of_a_study_leaves_time_for_repeats_in_ten_minutes(name: 
     points = expand(plan_).points
     by_id = {point.id: point for point in points}
     units = schedule.units(plan_, points, schedule.open_runs(plan_, points, State()))
-    real_s = sum(schedule.estimate_s(by_id, each) for each in units if each.clock == "real") / plan_.parallel
+    real_s = sum(schedule.estimate_s(by_id, each) for each in units if each.clock == "real") / side_by_side.DEFAULT
     assert 0 < real_s < 400

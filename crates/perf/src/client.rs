@@ -1,5 +1,6 @@
 //! The client: connects, does its workload, and reports.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bentpipe_units::Span;
@@ -20,8 +21,8 @@ use crate::workload::{Amount, RequestAmount, Requests, Workload};
 /// After its work a client waits at most so long to see a connection confirmed.
 const SETTLING: Span = Span::from_millis(1_000);
 
-/// Does `workload` over connections of `dialler`, which is set up as `parameters` say. Each
-/// record is handed over when it is known.
+/// Does `workload` over connections of `dialler`, which is set up as `parameters` say, until it is done or
+/// `stop` resolves. Each record is handed over when it is known.
 ///
 /// # Errors
 /// What keeps the measurement from being begun: the workload itself, or a server that cannot be
@@ -31,6 +32,7 @@ pub async fn run<D: Dial>(
     clock: &Clock,
     workload: &Workload,
     parameters: ParametersReport,
+    stop: impl Future<Output = ()>,
     record: &mut dyn FnMut(&Record),
 ) -> Result<Report, PerfError> {
     workload.check()?;
@@ -47,6 +49,7 @@ pub async fn run<D: Dial>(
         dialler,
         clock,
         parameters,
+        stop,
         record,
         |tasks, connection, meter| {
             begin(tasks, workload, connection, meter, &latencies);
@@ -93,22 +96,23 @@ pub(crate) struct Measurement {
 
 impl Measurement {
     /// Makes the connections, has `begin` begin what is done on each, and reports when all of that
-    /// has ended.
+    /// has ended, or with what there is when `stop` resolves.
     pub(crate) async fn run<D: Dial>(
         self,
         dialler: &D,
         clock: &Clock,
         parameters: ParametersReport,
+        stop: impl Future<Output = ()>,
         record: &mut dyn FnMut(&Record),
         begin: impl Fn(&mut Tasks, &D::Connection, &Arc<Meter>),
     ) -> Result<Report, PerfError> {
-        dialler.prepare(clock).await?;
-        let clock = &clock.again();
-        let mut connections = Vec::new();
-        let dials = (0..self.connections).map(|number| dialler.dial(number, clock));
-        for dialled in join_all(dials).await {
-            connections.push((Meter::new(clock.clone()), dialled?));
-        }
+        let mut stop = pin!(stop);
+        let (clock, connections) = tokio::select! {
+            biased;
+            connected = self.connect(dialler, clock) => connected?,
+            () = &mut stop => return Err(PerfError::Stopped),
+        };
+        let clock = &clock;
         // In one task, so that what is asked for leaves in the first packet where that is possible.
         let mut tasks = FuturesUnordered::new();
         for (meter, connection) in &connections {
@@ -130,6 +134,10 @@ impl Measurement {
                         break;
                     }
                 },
+                () = &mut stop => {
+                    error = Some(PerfError::Stopped.to_string());
+                    break;
+                }
                 () = clock.sleep_until(intervals.next()) => {
                     tell(&self.latencies, record);
                     intervals.end(clock, &connections, record);
@@ -172,6 +180,22 @@ impl Measurement {
             requests: self.latencies.summary(),
             datagrams: None,
         })
+    }
+
+    /// Its connections, and the clock that begins with them.
+    async fn connect<D: Dial>(
+        &self,
+        dialler: &D,
+        clock: &Clock,
+    ) -> Result<(Clock, Vec<(Arc<Meter>, D::Connection)>), PerfError> {
+        dialler.prepare(clock).await?;
+        let clock = clock.again();
+        let dials = (0..self.connections).map(|number| dialler.dial(number, &clock));
+        let dialled = join_all(dials).await;
+        let connections = (dialled.into_iter())
+            .map(|dialled| Ok((Meter::new(clock.clone()), dialled?)))
+            .collect::<Result<_, PerfError>>()?;
+        Ok((clock, connections))
     }
 }
 

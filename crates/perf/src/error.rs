@@ -80,6 +80,9 @@ pub enum PerfError {
         /// Why not.
         why: String,
     },
+    /// Whoever measures wants no more.
+    #[error("stopped before it was done")]
+    Stopped,
     /// The workload cannot be.
     #[error("{0}")]
     Workload(String),
@@ -137,6 +140,7 @@ impl From<noq::WriteError> for PerfError {
         match error {
             noq::WriteError::Stopped(code) => Self::Broken(code.into_inner()),
             noq::WriteError::ZeroRttRejected => Self::EarlyDataRefused,
+            noq::WriteError::ConnectionLost(why) => Self::Lost(why.to_string()),
             error => Self::Lost(error.to_string()),
         }
     }
@@ -147,6 +151,7 @@ impl From<noq::ReadError> for PerfError {
         match error {
             noq::ReadError::Reset(code) => Self::Broken(code.into_inner()),
             noq::ReadError::ZeroRttRejected => Self::EarlyDataRefused,
+            noq::ReadError::ConnectionLost(why) => Self::Lost(why.to_string()),
             error => Self::Lost(error.to_string()),
         }
     }

@@ -7,7 +7,8 @@ use bentpipe_cc::PathMemory;
 use bentpipe_quic::monitor::{Monitor, SenderState};
 use bentpipe_units::Span;
 use bytes::Bytes;
-use noq::{ClientConfig, Endpoint, ReadExactError, RecvStream, SendStream};
+use futures_util::future::{FutureExt as _, Shared};
+use noq::{ClientConfig, Endpoint, ReadExactError, RecvStream, SendStream, ZeroRttAccepted};
 use noq_proto::PathId;
 
 use crate::clock::Clock;
@@ -82,6 +83,8 @@ pub struct QuicConnection {
     connection: noq::Connection,
     monitor: Option<Monitor>,
     establishment: SharedEstablishment,
+    /// Whether the early data that it began with are taken.
+    early: Option<Shared<ZeroRttAccepted>>,
 }
 
 impl QuicConnection {
@@ -97,6 +100,16 @@ impl QuicConnection {
             monitor: controller.and_then(Monitor::of),
             connection,
             establishment,
+            early: None,
+        }
+    }
+
+    /// Waits until it is known whether early data that it began with were refused; all its streams of before are
+    /// void then.
+    pub(crate) async fn early_data_refused(&self) -> bool {
+        match self.early.clone() {
+            Some(taken) => !taken.await,
+            None => false,
         }
     }
 
@@ -348,28 +361,32 @@ impl Dial for QuicDialler {
         let establishment = SharedEstablishment::default();
         establishment.note(|all| all.begun_ns = nanos(clock.now()));
         let connecting = self.connect()?;
-        let connection = if self.resume {
+        let (connection, early) = if self.resume {
             let early = connecting.into_0rtt();
             let (connection, accepted) = early.map_err(|_| PerfError::Connect {
                 address: self.address,
                 why: "there is no session to resume with early data".into(),
             })?;
-            let (told, clock) = (establishment.clone(), clock.clone());
+            let accepted = accepted.shared();
+            let (told, clock, taken) = (establishment.clone(), clock.clone(), accepted.clone());
             tokio::spawn(async move {
-                let taken = accepted.await;
+                let taken = taken.await;
                 told.note(|all| {
                     all.early_data = Some(taken);
                     all.done_ns = Some(nanos(clock.now()));
                 });
             });
-            connection
+            (connection, Some(accepted))
         } else {
             let connection = self.in_time(clock, connecting).await?;
             establishment.note(|all| all.done_ns = Some(nanos(clock.now())));
-            connection
+            (connection, None)
         };
         note_confirmed(&connection, &establishment, clock);
-        Ok(QuicConnection::new(number, connection, establishment))
+        Ok(QuicConnection {
+            early,
+            ..QuicConnection::new(number, connection, establishment)
+        })
     }
 }
 

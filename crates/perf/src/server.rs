@@ -121,7 +121,9 @@ impl Service {
             {
                 None
             }
-            ConnectionError::LocallyClosed => None,
+            // The HTTP/3 library closes connections by itself.
+            ConnectionError::LocallyClosed if application == Application::Http3 => None,
+            ConnectionError::LocallyClosed => Some(PerfError::Stopped.to_string()),
             error => Some(PerfError::connection(&error, peer, application.alpn()).to_string()),
         };
         watch.end(error);

@@ -10,7 +10,7 @@ use bentpipe_perf::parameters::Parameters;
 use bentpipe_perf::protocol::Application;
 use bentpipe_perf::workload::{Amount, RequestAmount, Requests, Workload};
 use bentpipe_units::{Bytes, Rate, Span};
-use support::{Ends, Sessions, UNLIMITED, measure, refused};
+use support::{Ends, Manner, Sessions, UNLIMITED, measure, refused};
 
 const GEO: Span = Span::from_millis(600);
 
@@ -101,6 +101,56 @@ fn what_a_server_refuses_of_early_data_arrives_once() {
         let client = &measured.client;
         assert_eq!((client.sent_bytes, client.received_bytes), (sent, received));
     }
+}
+
+#[test]
+fn files_whose_early_requests_are_refused_arrive_once() {
+    for application in [Application::Http3, Application::Http09] {
+        let urls = ["https://server.test/1000", "https://server.test/300000"];
+        let ends = Ends {
+            resume: true,
+            sessions: Sessions::Forgotten,
+            protocol: application.alpn(),
+            files: Some((
+                application,
+                urls.map(|url| url.parse().expect("a URL")).to_vec(),
+            )),
+            ..Ends::unpaced()
+        };
+        let measured = measure(UNLIMITED, ends, Workload::default());
+        let report = &measured.client;
+        assert_eq!(report.error, None, "{application:?}");
+        let one = &report.connections[0];
+        assert_eq!(one.establishment.early_data, Some(false));
+        takes(one.first_byte_ns, GEO + GEO);
+        assert_eq!(report.received_bytes, 301_000);
+        assert_eq!(report.requests.as_ref().expect("two").count, 2);
+        assert_eq!(measured.server[0].error, None);
+    }
+}
+
+/// What was measured until then is reported.
+#[test]
+fn a_measurement_that_is_stopped_is_reported() {
+    let ends = Ends {
+        stopped: Some(Span::from_millis(5_300)),
+        ..Ends::default()
+    };
+    let workload = Workload::download(Amount::Time(Span::from_millis(60_000)));
+    let measured = measure("rate = \"20 Mbit/s\"", ends, workload);
+    let report = &measured.client;
+    assert_eq!(report.error.as_deref(), Some("stopped before it was done"));
+    assert!(!report.ok);
+    assert_eq!(report.duration_ns, 5_300_000_000);
+    assert!(report.received_bytes > 0);
+    assert_eq!(report.intervals.len(), 6);
+    assert_eq!(measured.server[0].error, None);
+    let too_soon = refused(Ends {
+        manner: Manner::Dead,
+        stopped: Some(Span::from_millis(1_000)),
+        ..Ends::default()
+    });
+    assert_eq!(too_soon, "stopped before it was done");
 }
 
 #[test]
@@ -206,7 +256,7 @@ fn marks_of_a_queue_are_told_and_are_no_losses() {
 #[test]
 fn a_dead_server_is_told_in_time() {
     let error = refused(Ends {
-        dead: true,
+        manner: Manner::Dead,
         ..Ends::default()
     });
     assert!(
@@ -278,7 +328,7 @@ fn a_server_that_sends_another_number_of_bytes_is_found_out() {
         (1, "sent 1001 or more"),
     ] {
         let ends = Ends {
-            lie,
+            manner: Manner::Lies(lie),
             ..Ends::default()
         };
         let workload = Workload::download(Amount::Bytes(Bytes::new(1_000)));
@@ -289,9 +339,33 @@ fn a_server_that_sends_another_number_of_bytes_is_found_out() {
 }
 
 #[test]
+fn a_server_that_breaks_off_is_told_and_what_came_is_reported() {
+    for (manner, said) in [
+        (
+            Manner::Resets,
+            "a stream was broken off by the other end (code 77)",
+        ),
+        (Manner::Closes, "not today"),
+        // Whoever waits for it decides how long.
+        (Manner::Silent, "stopped before it was done"),
+    ] {
+        let ends = Ends {
+            manner,
+            stopped: Some(Span::from_millis(60_000)),
+            ..Ends::default()
+        };
+        let workload = Workload::download(Amount::Bytes(Bytes::new(1_000)));
+        let report = measure(UNLIMITED, ends, workload).client;
+        let error = report.error.expect("it is an error");
+        assert!(error.contains(said), "{manner:?}: {error}");
+        assert!(report.received_bytes <= 500, "{manner:?}");
+    }
+}
+
+#[test]
 fn a_download_without_end_that_ends_is_an_error() {
     let ends = Ends {
-        lie: 1_000,
+        manner: Manner::Lies(1_000),
         ..Ends::default()
     };
     let workload = Workload::download(Amount::Time(Span::from_millis(5_000)));

@@ -6,7 +6,7 @@
 //! what comes in; a ClientHello may span packets and come in pieces out of order. The TLS
 //! library takes it apart.
 //!
-//! Memory is bounded by [`MOST`] unfinished flights of [`LONGEST`] bytes; the oldest goes.
+//! Memory is bounded by [`MOST`] flights of [`LONGEST`] bytes; the oldest goes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSliceMut;
@@ -25,8 +25,12 @@ use tokio::sync::Notify;
 
 /// Flights that are kept.
 const MOST: usize = 1024;
-/// The longest ClientHello that is read, bytes: with post-quantum keys they have about 2000.
+/// What a flight may take, bytes: with post-quantum keys a ClientHello has about 2000.
 const LONGEST: usize = 16 * 1024;
+/// What a piece takes beside its data, bytes, at most.
+const PIECE: usize = 64;
+/// Application protocols of a client that are read: real ones offer fewer than six.
+const PROTOCOLS: usize = 16;
 
 /// What a client asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,6 +39,16 @@ pub struct ClientHello {
     pub server_name: Option<String>,
     /// Application protocols, the preferred first (RFC 7301).
     pub protocols: Vec<Vec<u8>>,
+}
+
+impl ClientHello {
+    /// For a server of that name, with those of `protocols` for which there is room.
+    pub(crate) fn new(name: Option<String>, protocols: impl Iterator<Item = Vec<u8>>) -> Self {
+        Self {
+            server_name: name,
+            protocols: protocols.take(PROTOCOLS).collect(),
+        }
+    }
 }
 
 /// The first flights that come in through one socket. Clones are the same.
@@ -57,8 +71,9 @@ struct Flights {
 /// What has come of one ClientHello.
 #[derive(Default)]
 struct Flight {
+    /// By their offsets; they may overlap.
     pieces: BTreeMap<u64, Vec<u8>>,
-    /// Bytes in them; pieces may overlap.
+    /// What they take, bytes.
     held: usize,
     hello: Option<ClientHello>,
 }
@@ -170,10 +185,7 @@ impl Flight {
                         return;
                     };
                     payload = rest;
-                    if self.held + length <= LONGEST && !self.pieces.contains_key(&offset) {
-                        self.held += length;
-                        self.pieces.insert(offset, data.to_vec());
-                    }
+                    self.keep(offset, data);
                 }
                 // A client that has heard nothing yet has nothing else to say.
                 _ => break,
@@ -187,6 +199,16 @@ impl Flight {
         {
             self.hello = Some(parse(&start));
             self.pieces.clear();
+        }
+    }
+
+    /// Keeps a piece, if there is room for it; what is sent again may be longer.
+    fn keep(&mut self, offset: u64, data: &[u8]) {
+        let before = self.pieces.get(&offset).map_or(0, |piece| piece.len());
+        let more = data.len().saturating_sub(before) + PIECE;
+        if data.len() > before && self.held + more <= LONGEST {
+            self.held += more;
+            self.pieces.insert(offset, data.to_vec());
         }
     }
 
@@ -242,12 +264,10 @@ struct Listener(Mutex<ClientHello>);
 
 impl ResolvesServerCert for Listener {
     fn resolve(&self, hello: TlsHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let heard = ClientHello {
-            server_name: hello.server_name().map(str::to_owned),
-            protocols: (hello.alpn().into_iter().flatten())
-                .map(<[u8]>::to_vec)
-                .collect(),
-        };
+        let heard = ClientHello::new(
+            hello.server_name().map(str::to_owned),
+            (hello.alpn().into_iter().flatten()).map(<[u8]>::to_vec),
+        );
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = heard;
         None
     }
@@ -329,5 +349,50 @@ impl Layer for Tap {
                 self.0.read(meta.addr, datagram);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A CRYPTO frame.
+    fn frame(offset: u16, data: &[u8]) -> Vec<u8> {
+        let [high, low] = (offset | 0x4000).to_be_bytes();
+        let length = u8::try_from(data.len()).expect("short");
+        [&[0x06, high, low, length], data].concat()
+    }
+
+    #[test]
+    fn tiny_pieces_take_no_more_than_a_flight_may() {
+        for data in [&b""[..], b"x"] {
+            let mut flight = Flight::default();
+            for offset in 1..16_000 {
+                flight.add(&frame(offset, data));
+            }
+            let taken: usize = (flight.pieces.values())
+                .map(|piece| piece.capacity() + PIECE)
+                .sum();
+            assert!(taken <= LONGEST, "{taken} bytes");
+        }
+    }
+
+    /// A client may cut what it sends again otherwise.
+    #[test]
+    fn a_piece_that_comes_again_longer_is_read() {
+        let mut flight = Flight::default();
+        flight.add(&frame(0, b"ab"));
+        flight.add(&frame(4, b"ef"));
+        flight.add(&frame(0, b"abcd"));
+        flight.add(&frame(0, b"a"));
+        assert_eq!(flight.start(), b"abcdef");
+    }
+
+    #[test]
+    fn protocols_of_a_client_are_bounded() {
+        let offered = (0..8_000_u16).map(|number| number.to_be_bytes().to_vec());
+        let hello = ClientHello::new(None, offered);
+        assert_eq!(hello.protocols.len(), PROTOCOLS);
+        assert_eq!(hello.protocols[1], [0, 1]);
     }
 }

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use noq::{Connection, Dir, SendDatagramError};
 
+use crate::memory::Memory;
+use crate::transport::DATAGRAMS;
 use crate::{close, streams};
 
 /// How long the streams that a closed connection had finished may still be delivered: half a
@@ -19,15 +21,25 @@ pub const DRAIN: Duration = Duration::from_secs(30);
 
 /// Carries everything between `client` and `next` until both are closed. What `next`'s peer
 /// sends on unidirectional streams is the server's only after `answered`.
-pub async fn join(client: &Connection, next: &Connection, answered: impl Future<Output = ()>) {
+pub async fn join(
+    client: &Connection,
+    next: &Connection,
+    memory: &Memory,
+    answered: impl Future<Output = ()>,
+) {
     tokio::join!(
-        forward(client, next, std::future::ready(())),
-        forward(next, client, answered)
+        forward(client, next, memory, std::future::ready(())),
+        forward(next, client, memory, answered)
     );
 }
 
 /// Carries what `from`'s peer sends to `to`, and then its end.
-async fn forward(from: &Connection, to: &Connection, before_uni: impl Future<Output = ()>) {
+async fn forward(
+    from: &Connection,
+    to: &Connection,
+    memory: &Memory,
+    before_uni: impl Future<Output = ()>,
+) {
     let mut work = pin!(async {
         tokio::join!(
             streams::carry(from, to, Dir::Bi),
@@ -35,7 +47,7 @@ async fn forward(from: &Connection, to: &Connection, before_uni: impl Future<Out
                 before_uni.await;
                 streams::carry(from, to, Dir::Uni).await
             },
-            datagrams(from, to),
+            datagrams(from, to, memory),
         )
     });
     let too_long = async {
@@ -55,8 +67,13 @@ async fn forward(from: &Connection, to: &Connection, before_uni: impl Future<Out
 
 /// Carries DATAGRAM frames (RFC 9221). One for which there is no room, or that is longer than
 /// the next hop takes, is dropped, as on any path.
-async fn datagrams(from: &Connection, to: &Connection) {
+async fn datagrams(from: &Connection, to: &Connection, memory: &Memory) {
     while let Ok(datagram) = from.read_datagram().await {
+        let waiting = DATAGRAMS.saturating_sub(to.datagram_send_buffer_space());
+        if waiting + datagram.len() > memory.datagrams() {
+            tracing::trace!("datagram dropped: no room");
+            continue;
+        }
         match to.send_datagram(datagram) {
             Ok(()) => {}
             Err(SendDatagramError::ConnectionLost(_)) => return,

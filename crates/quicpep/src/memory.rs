@@ -1,26 +1,30 @@
-//! The memory of a proxy: what all its connections may hold together, as their windows.
+//! The memory of a proxy: what all its connections may hold together, as their windows and as
+//! datagrams that wait.
 //!
 //! A connection may hold what it has received and not passed on (its receive window), and
 //! what it has sent and not heard acknowledged (its send window). A joined pair of connections
-//! has two of each. Each may be as large as its side asks for, but no larger than an equal
-//! share of the memory; shares change in powers of two, so that a new pair seldom changes the
-//! others'.
+//! has two of each, and in each direction datagrams of a quarter of a window. Each window may
+//! be as large as its side asks for, but no larger than an equal share of the memory; shares
+//! change in powers of two, so that a new pair seldom changes the others'.
 //!
-//! An eighth is not handed out as windows: what lies in them needs more room than its bytes.
+//! An eighth is not handed out: what lies in windows needs more room than its bytes.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use noq::{Connection, VarInt};
 
-use crate::transport::{LEAST, Side};
+use crate::transport::{DATAGRAMS, LEAST, Side};
 
 /// Windows of a pair.
 const WINDOWS: u64 = 4;
+/// What of a window datagrams may take in each direction.
+const DATAGRAMS_PART: u64 = 4;
 
-/// The bytes of `total` that windows may have together.
-fn for_windows(total: u64) -> u64 {
-    total - total / 8
+/// The share of one window when `pairs` have `memory` bytes together.
+fn share(memory: u64, pairs: u64) -> u64 {
+    memory / (WINDOWS * DATAGRAMS_PART + 2) * DATAGRAMS_PART / pairs
 }
 
 /// The memory of one proxy. Clones are the same.
@@ -29,8 +33,10 @@ pub struct Memory(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// What all windows may hold, bytes.
-    windows: u64,
+    /// What pairs may have together, bytes.
+    pairs: u64,
+    /// What a window may hold now, bytes.
+    share: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -38,7 +44,6 @@ struct Shared {
 struct State {
     pairs: BTreeMap<u64, Pair>,
     next: u64,
-    share: u64,
 }
 
 /// Two connections with the most that each may hold: receive window and send window.
@@ -55,15 +60,23 @@ pub struct Part {
 impl Memory {
     /// A memory of `total` bytes.
     pub fn new(total: u64) -> Self {
+        let pairs = total - total / 8;
         Self(Arc::new(Shared {
-            windows: for_windows(total),
+            pairs,
+            share: AtomicU64::new(share(pairs, 1)),
             state: Mutex::default(),
         }))
     }
 
     /// How many pairs of connections have room: each window has half of what it begins with, at least.
     pub fn room(&self) -> usize {
-        usize::try_from(self.0.windows / (WINDOWS * LEAST)).unwrap_or(usize::MAX)
+        usize::try_from(share(self.0.pairs, LEAST)).unwrap_or(usize::MAX)
+    }
+
+    /// What may wait of datagrams in one direction of a pair, bytes.
+    pub fn datagrams(&self) -> usize {
+        let part = self.0.share.load(Ordering::Relaxed) / DATAGRAMS_PART;
+        usize::try_from(part).map_or(DATAGRAMS, |part| part.min(DATAGRAMS))
     }
 
     /// Gives two connections that are joined their part.
@@ -79,10 +92,9 @@ impl Memory {
             )
         };
         let pair = Pair([member(client), member(next)]);
-        let share = self.share(state.pairs.len() + 1);
-        pair.limit(share);
+        pair.limit(self.share(state.pairs.len() + 1));
         state.pairs.insert(number, pair);
-        state.change(share);
+        self.update(&state);
         Part {
             memory: self.clone(),
             number,
@@ -90,7 +102,17 @@ impl Memory {
     }
 
     fn share(&self, pairs: usize) -> u64 {
-        self.0.windows / WINDOWS / pairs.next_power_of_two() as u64
+        share(self.0.pairs, pairs.next_power_of_two() as u64)
+    }
+
+    /// Tells all pairs their shares, if these have changed.
+    fn update(&self, state: &State) {
+        let share = self.share(state.pairs.len());
+        if share != self.0.share.swap(share, Ordering::Relaxed) {
+            for pair in state.pairs.values() {
+                pair.limit(share);
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -102,19 +124,7 @@ impl Drop for Part {
     fn drop(&mut self) {
         let mut state = self.memory.lock();
         state.pairs.remove(&self.number);
-        let share = self.memory.share(state.pairs.len());
-        state.change(share);
-    }
-}
-
-impl State {
-    fn change(&mut self, share: u64) {
-        if share != self.share {
-            self.share = share;
-            for pair in self.pairs.values() {
-                pair.limit(share);
-            }
-        }
+        self.memory.update(&state);
     }
 }
 
@@ -139,7 +149,8 @@ mod tests {
         let room = memory.room();
         assert!(room >= 500, "{room}");
         for pairs in 1..=room {
-            let held = WINDOWS * memory.share(pairs) * pairs as u64;
+            let share = memory.share(pairs);
+            let held = (WINDOWS * share + 2 * (share / DATAGRAMS_PART)) * pairs as u64;
             assert!(held <= TOTAL / 8 * 7, "{pairs} pairs: {held}");
         }
     }

@@ -69,17 +69,20 @@ impl Client {
             ppp::v2::Addresses::IPv6(v6) => Some((v6.source_address, v6.source_port).into()),
             _ => None,
         };
-        let mut hello = ClientHello::default();
+        let (mut server_name, mut protocols) = (None, Vec::new());
         for tlv in header.tlvs() {
             let tlv = tlv.map_err(|error| refuse(&error))?;
             if tlv.kind == u8::from(Type::Authority) {
                 let name = std::str::from_utf8(&tlv.value).map_err(|error| refuse(&error))?;
-                hello.server_name = Some(name.to_owned());
+                server_name = Some(name.to_owned());
             } else if tlv.kind == u8::from(Type::ALPN) {
-                hello.protocols.push(tlv.value.into_owned());
+                protocols.push(tlv.value.into_owned());
             }
         }
-        Ok(Self { address, hello })
+        Ok(Self {
+            address,
+            hello: ClientHello::new(server_name, protocols.into_iter()),
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use noq::{Connection, Endpoint, Incoming, ServerConfig};
+use noq_proto::crypto::ServerConfig as Crypto;
 use rustls::server::ResolvesServerCert;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,10 @@ use crate::transport::Side;
 
 /// A client whose first flight is not complete by then is let go.
 const HELLO_PATIENCE: Duration = Duration::from_secs(10);
+/// Clients whose first flight waits, all together.
+const MOST_WAITING: usize = 4096;
+/// What follows the first packet of one of them, and of all, bytes.
+const WAITING: (u64, u64) = (64 << 10, 16 << 20);
 /// A client that has not finished its handshake by then is not told why it is closed.
 const FAREWELL_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -63,7 +68,7 @@ pub struct Configuration<R> {
     pub listener: Endpoint,
     /// What they say first.
     pub hellos: Hellos,
-    /// How the library takes connections; TLS and transport are the proxy's.
+    /// [`listening`].
     pub server: ServerConfig,
     /// What they are shown.
     pub certificates: Arc<dyn ResolvesServerCert>,
@@ -75,6 +80,17 @@ pub struct Configuration<R> {
     pub next: NextHops<R>,
     /// What all connections may hold together.
     pub memory: Memory,
+}
+
+/// How the library takes connections with the TLS of `crypto`: what waits is bounded.
+pub fn listening(crypto: Arc<dyn Crypto>) -> ServerConfig {
+    let (one, all) = WAITING;
+    let mut server = ServerConfig::with_crypto(crypto);
+    server
+        .max_incoming(MOST_WAITING)
+        .incoming_buffer_size(one)
+        .incoming_buffer_size_total(all);
+    server
 }
 
 /// A running proxy.
@@ -125,12 +141,16 @@ impl<R: Resolve> Proxy<R> {
     }
 
     async fn serve(&self, incoming: Incoming) {
+        let room = self.is.memory.room();
+        if self.open() > room.saturating_mul(2) {
+            // There is no room for a reason either.
+            return incoming.refuse();
+        }
         let from = incoming.remote_address();
         let hello = (self.is.hellos).take(from, incoming.orig_dst_cid());
         let Ok(hello) = tokio::time::timeout(HELLO_PATIENCE, hello).await else {
             return;
         };
-        let room = self.is.memory.room();
         if self.open() > room {
             let reason = format!("this proxy has room for {room} connections");
             let why = NextHopError::new(Code::Full, reason);
@@ -261,7 +281,7 @@ impl<R: Resolve> Proxy<R> {
                 (Choice::Awaited, None) | (Choice::Told, _) => {}
             }
         };
-        join(client, &onwards, answered).await;
+        join(client, &onwards, &self.is.memory, answered).await;
     }
 
     /// Takes a connection with one of `protocols`. What is sent from now on goes out with

@@ -25,8 +25,10 @@ const SMALLEST_STREAM: u64 = 256 * 1024;
 const STREAMS_PER_CONNECTION: u64 = 8;
 /// What a connection may hold of either kind before it has its part of the memory, bytes.
 pub(crate) const LEAST: u64 = 96 * 1024;
-/// Datagrams that wait to be read or sent, bytes.
-const DATAGRAMS: usize = 1 << 20;
+/// Datagrams that wait to be sent, bytes; [`Memory`](crate::memory::Memory) may allow fewer.
+pub(crate) const DATAGRAMS: usize = 1 << 20;
+/// Datagrams that wait to be read, bytes: what comes at once, and what comes before the next hop is reached.
+const UNREAD_DATAGRAMS: usize = 128 << 10;
 
 /// One side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -202,7 +204,7 @@ impl Side {
             .send_fairness(true)
             .mtu_discovery_config(Some(mtu_discovery(FULL_PACKET)))
             .max_idle_timeout(IdleTimeout::try_from(IDLE_TIMEOUT).ok())
-            .datagram_receive_buffer_size(Some(DATAGRAMS))
+            .datagram_receive_buffer_size(Some(UNREAD_DATAGRAMS))
             .datagram_send_buffer_size(DATAGRAMS);
         self.events.of(&mut quic);
         quic

@@ -295,6 +295,42 @@ fn a_stalled_reader_stops_its_own_sender_only() {
     });
 }
 
+/// A client that lets the proxy send one byte at a time.
+#[test]
+fn windows_of_one_byte_only_slow_their_client_down() {
+    in_virtual_time(async |clock| {
+        let mut row = Row::new(&clock, &[lan(), geo()]);
+        let server = row.server(&["test"], &ground());
+        let _proxy = row.proxy(0, Setup::default());
+        let mut pairs = Vec::new();
+        for window in [1, 1 << 20] {
+            let mut config = row.client_config(&["test"], &ground());
+            let mut transport = support::plain(&ground());
+            let window = VarInt::from_u32(window);
+            transport
+                .stream_receive_window(window)
+                .receive_window(window);
+            config.transport_config(std::sync::Arc::new(transport));
+            let client = row.client();
+            let connecting = client
+                .connect_with(config, support::address(0), support::NAME)
+                .unwrap();
+            let accepting = async { soon(server.accept()).await.unwrap().await.unwrap() };
+            let (connected, accepted) = tokio::join!(connecting, accepting);
+            pairs.push((connected.unwrap(), accepted));
+        }
+        for (client, server) in &pairs {
+            let (mut ask, mut receive) = client.open_bi().await.unwrap();
+            ask.write_all(b"?").await.unwrap();
+            ask.finish().unwrap();
+            let (mut send, _) = soon(server.accept_bi()).await.unwrap();
+            send.write_all(&[7; 300]).await.unwrap();
+            send.finish().unwrap();
+            assert_eq!(read(&mut receive).await, [7; 300]);
+        }
+    });
+}
+
 #[test]
 fn ten_thousand_streams_are_opened_and_abandoned() {
     in_both_modes(async |client, server| {

@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bentpipe_quicpep::transport::Side;
@@ -70,5 +72,55 @@ fn clients_that_do_not_read_make_it_hold_no_more_than_its_memory() {
         }
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(proxy.open(), 0);
+    });
+}
+
+/// Servers send more datagrams than the way to their clients takes.
+#[test]
+fn datagrams_that_cannot_go_on_take_no_more_than_their_part() {
+    const MEMORY: u64 = 8 << 20;
+    in_virtual_time(async |clock| {
+        let narrow = "delay = \"5 ms\"\nrate = \"800 kbit/s\"\nqueue = \"20 kB\"";
+        let narrow = format!("name = \"narrow\"\n[forward]\n{narrow}\n[return]\n{narrow}\n");
+        let narrow = bentpipe_link::Scenario::parse(&narrow).unwrap();
+        let mut row = Row::new(&clock, &[narrow, geo()]);
+        let server = row.server(&["test"], &ground());
+        let _proxy = row.proxy(
+            0,
+            Setup {
+                memory: MEMORY,
+                ..Setup::default()
+            },
+        );
+        let arrived = Arc::new(AtomicU64::new(0));
+        let mut servers = Vec::new();
+        for _ in 0..16 {
+            let config = row.client_config(&["test"], &ground());
+            let connecting =
+                (row.client()).connect_with(config, support::address(0), support::NAME);
+            let accepting = async { soon(server.accept()).await.unwrap().await.unwrap() };
+            let (client, accepted) = tokio::join!(connecting.unwrap(), accepting);
+            let (client, arrived) = (client.unwrap(), arrived.clone());
+            tokio::spawn(async move {
+                while let Ok(datagram) = client.read_datagram().await {
+                    arrived.fetch_add(datagram.len() as u64, Ordering::Relaxed);
+                }
+            });
+            servers.push(accepted);
+        }
+        // 100 kB/s each, 2 MB in all; the way takes 6 kB/s of that.
+        for _ in 0..2_000 {
+            for server in &servers {
+                server.send_datagram(vec![1; 1_000].into()).unwrap();
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let first = arrived.load(Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_secs(40)).await;
+        let held = arrived.load(Ordering::Relaxed) - first;
+        println!("16 clients: {held} bytes of datagrams held, of {MEMORY}");
+        assert!(held <= MEMORY / 16 + 20_000, "{held} bytes");
+        assert!(held >= 100_000, "{held} bytes: nothing is held");
     });
 }

@@ -161,6 +161,32 @@ fn an_untrusted_certificate_is_told_of() {
     }
 }
 
+/// By an authority that is trusted, and yet not to be believed.
+#[test]
+fn a_certificate_that_has_expired_or_is_for_another_name_is_told_of() {
+    let bad = [
+        (Identity::until(support::NAME, 2020), "certificate expired"),
+        (Identity::new("other.test"), "not valid for name"),
+    ];
+    for (shown, said) in bad {
+        in_virtual_time(async |clock| {
+            let mut row = Row::new(&clock, &[lan(), geo()]);
+            accept_all(&row.server_that_shows(shown.certificates(), &["test"], &ground()));
+            let roots = Some(shown.roots());
+            row.proxy(
+                0,
+                Setup {
+                    roots,
+                    ..Setup::default()
+                },
+            );
+            let (code, reason) = closed(&mut row, &["test"]).await;
+            assert_eq!(code, Code::Untrusted.into(), "{reason}");
+            assert!(reason.contains(said), "{reason}");
+        });
+    }
+}
+
 #[test]
 fn an_application_protocol_that_the_server_does_not_speak_is_told_of() {
     for mode in MODES {
@@ -268,6 +294,57 @@ fn a_client_too_many_is_told_that_there_is_no_room() {
         let again = soon(connecting.unwrap()).await.unwrap();
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(again.close_reason(), None);
+    });
+}
+
+/// Those for whom there is not even room for a reason are refused by a packet.
+#[test]
+fn a_crowd_that_there_is_no_room_for_is_refused() {
+    in_virtual_time(async |clock| {
+        let mut row = Row::new(&clock, &[lan(), geo()]);
+        accept_all(&row.server(&["test"], &ground()));
+        let memory = 1 << 20;
+        let proxy = row.proxy(
+            0,
+            Setup {
+                memory,
+                ..Setup::default()
+            },
+        );
+        let mut connecting = Vec::new();
+        for _ in 0..40 {
+            let config = row.client_config(&["test"], &ground());
+            let connection =
+                (row.client()).connect_with(config, support::address(0), support::NAME);
+            connecting.push(connection.unwrap());
+        }
+        let ended = connecting.into_iter().map(|connecting| async {
+            match connecting.await {
+                Err(error) => Some(error),
+                Ok(connection) => {
+                    let ten_seconds = Duration::from_secs(10);
+                    tokio::time::timeout(ten_seconds, connection.closed())
+                        .await
+                        .ok()
+                }
+            }
+        });
+        let mut counts = [0; 3];
+        for ended in join_all(ended).await {
+            match ended {
+                None => counts[0] += 1,
+                Some(ConnectionError::ApplicationClosed(close))
+                    if close.error_code == Code::Full.into() =>
+                {
+                    counts[1] += 1;
+                }
+                Some(ConnectionError::ConnectionClosed(_)) => counts[2] += 1,
+                Some(other) => panic!("{other:?}"),
+            }
+        }
+        println!("served, told that there is no room, refused: {counts:?}");
+        assert!(counts[0] <= 2 && counts[2] >= 30, "{counts:?}");
+        assert!(proxy.open() <= 2);
     });
 }
 

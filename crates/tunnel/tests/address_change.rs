@@ -10,10 +10,21 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, timeout};
 
 const RTT: Duration = Duration::from_millis(500);
-/// Before a terminal that says nothing takes a silence for one: it is looked for every 500 ms.
-const SILENCE: Duration = Duration::from_millis(530);
+/// What is between a silence and the question whether the gateway still hears us: an eighth of a round trip.
+const SILENCE: Duration = Duration::from_millis(63);
 /// What all else takes.
 const SOON: Duration = Duration::from_millis(30);
+const SATELLITE: &str = r#"
+name = "geo"
+[forward]
+rate = "20 Mbit/s"
+delay = "250 ms"
+queue = "1.25 MB"
+[return]
+rate = "5 Mbit/s"
+delay = "250 ms"
+queue = "1.25 MB"
+"#;
 const ORIGIN: &str = "93.184.216.34:443";
 const PEER: &str = "93.184.216.35:5004";
 
@@ -52,105 +63,167 @@ async fn flow(world: &World) -> (Stream, Stream) {
     (application, origin)
 }
 
-/// A flow of datagrams that is open, with both its ends.
-async fn call(world: &World) -> (DatagramEnd, DatagramEnd) {
-    let mut sockets = world.internet.serve_udp(PEER);
-    let (application, _) = world.connect_udp(1, PEER);
-    application.send(b"ring");
-    let peer = sockets.recv().await.unwrap();
-    assert_eq!(peer.receive().await.unwrap(), b"ring");
-    peer.send(b"here");
-    assert_eq!(application.receive().await.unwrap(), b"here");
-    (application, peer)
-}
-
 async fn read(from: &mut Stream, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     from.read_exact(&mut bytes).await.unwrap();
     bytes
 }
 
-#[test]
-fn a_request_behind_it_is_answered_as_soon_as_before() {
+/// A warm tunnel with a flow and a call open in it.
+struct Open {
+    world: World,
+    application: Stream,
+    origin: Stream,
+    caller: DatagramEnd,
+    peer: DatagramEnd,
+}
+
+/// Runs `test` for either way to learn of the change.
+fn for_each_change(test: impl AsyncFn(Change, Open)) {
     for how in [Change::Nat, Change::Interface] {
         in_virtual_time(async |clock| {
-            let world = Setup::default().start(&clock);
+            let world = Setup {
+                scenario: bentpipe_link::Scenario::parse(SATELLITE).unwrap(),
+                ..Setup::default()
+            };
+            let world = world.start(&clock);
             world.warm().await;
-            let (mut application, mut origin) = flow(&world).await;
-            let (caller, peer) = call(&world).await;
-            change(&world, how).await;
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            let asked = now();
-            application.write_all(b"more?").await.unwrap();
-            caller.send(b"still there?");
-            let answering = async {
-                assert_eq!(read(&mut origin, 5).await, b"more?");
-                origin.write_all(b"more").await.unwrap();
-                assert_eq!(peer.receive().await.unwrap(), b"still there?");
-                peer.send(b"yes");
+            let (application, origin) = flow(&world).await;
+            let (caller, peer) = world.open_udp(PEER).await;
+            let open = Open {
+                world,
+                application,
+                origin,
+                caller,
+                peer,
             };
-            let answers = async {
-                assert_eq!(read(&mut application, 4).await, b"more");
-                assert_eq!(caller.receive().await.unwrap(), b"yes");
-                asked.elapsed()
-            };
-            let (took, ()) = tokio::join!(answers, answering);
-            println!("{how:?}: {took:?}");
-            assert!(took < RTT + SOON, "{how:?}: {took:?}");
+            test(how, open).await;
         });
     }
 }
 
+/// When the first of `count` bytes comes after `moment` from now, and after `change` then.
+async fn first_after(
+    world: &World,
+    how: Change,
+    moment: Duration,
+    application: &mut Stream,
+    count: usize,
+) -> Duration {
+    let changed = async {
+        tokio::time::sleep(moment).await;
+        change(world, how).await
+    };
+    let downloading = async {
+        let mut came = Vec::new();
+        let mut left = count;
+        let mut buffer = vec![0; 100_000];
+        while left > 0 {
+            let length = application.read(&mut buffer).await.unwrap();
+            assert!(length > 0 && buffer[..length].iter().all(|byte| *byte == 7));
+            left -= length;
+            came.push(now());
+        }
+        came
+    };
+    let (at, came) = tokio::join!(changed, downloading);
+    came.into_iter().find(|came| *came > at).unwrap() - at
+}
+
+#[test]
+fn a_request_behind_it_is_answered_as_soon_as_before() {
+    for_each_change(async |how, open| {
+        let Open {
+            world,
+            mut application,
+            mut origin,
+            caller,
+            peer,
+        } = open;
+        change(&world, how).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let asked = now();
+        application.write_all(b"more?").await.unwrap();
+        caller.send(b"still there?");
+        let answering = async {
+            assert_eq!(read(&mut origin, 5).await, b"more?");
+            origin.write_all(b"more").await.unwrap();
+            assert_eq!(peer.receive().await.unwrap(), b"still there?");
+            peer.send(b"yes");
+        };
+        let answers = async {
+            assert_eq!(read(&mut application, 4).await, b"more");
+            assert_eq!(caller.receive().await.unwrap(), b"yes");
+            asked.elapsed()
+        };
+        let (took, ()) = tokio::join!(answers, answering);
+        println!("{how:?}: {took:?}");
+        assert!(took < RTT + SOON, "{how:?}: {took:?}");
+    });
+}
+
 #[test]
 fn a_download_and_a_call_go_on_two_round_trips_after_it_is_noticed() {
-    for how in [Change::Nat, Change::Interface] {
-        in_virtual_time(async |clock| {
-            let world = Setup::default().start(&clock);
-            world.warm().await;
-            let (mut application, mut origin) = flow(&world).await;
-            let (caller, peer) = call(&world).await;
-            let sending = async {
-                // 4 Mbit/s and 64 kbit/s.
-                for number in 0..500_u32 {
-                    origin.write_all(&[7; 10_000]).await.unwrap();
-                    peer.send(&number.to_be_bytes());
-                    tokio::time::sleep(Duration::from_millis(20)).await;
-                }
-            };
-            let changed = async {
-                tokio::time::sleep(Duration::from_secs(5)).await;
-                change(&world, how).await
-            };
-            let downloading = async {
-                let mut came = Vec::new();
-                let mut left = 500 * 10_000;
-                let mut buffer = vec![0; 100_000];
-                while left > 0 {
-                    let length = application.read(&mut buffer).await.unwrap();
-                    assert!(length > 0 && buffer[..length].iter().all(|byte| *byte == 7));
-                    left -= length;
-                    came.push(now());
-                }
-                came
-            };
-            let listening = async {
-                let mut came = Vec::new();
-                while let Ok(datagram) = timeout(4 * RTT, caller.receive()).await {
-                    datagram.unwrap();
-                    came.push(now());
-                }
-                came
-            };
-            let ((), at, bytes, datagrams) = tokio::join!(sending, changed, downloading, listening);
-            for (what, came) in [("bytes", bytes), ("datagrams", datagrams)] {
-                let first = came.into_iter().find(|came| *came > at).unwrap() - at;
-                println!("{how:?}: {what} after {first:?}");
-                let noticed = match how {
-                    Change::Nat => SILENCE,
-                    Change::Interface => SOON,
-                };
-                assert!(first < 2 * RTT + noticed, "{how:?}: {what} after {first:?}");
+    for_each_change(async |how, open| {
+        let Open {
+            world,
+            mut application,
+            mut origin,
+            caller,
+            peer,
+        } = open;
+        let sending = async {
+            // 4 Mbit/s and 64 kbit/s.
+            for number in 0..500_u32 {
+                origin.write_all(&[7; 10_000]).await.unwrap();
+                peer.send(&number.to_be_bytes());
+                tokio::time::sleep(Duration::from_millis(20)).await;
             }
+        };
+        let at = now() + Duration::from_secs(5);
+        let downloading = first_after(&world, how, at - now(), &mut application, 500 * 10_000);
+        let listening = async {
+            let mut came = Vec::new();
+            while let Ok(datagram) = timeout(4 * RTT, caller.receive()).await {
+                datagram.unwrap();
+                came.push(now());
+            }
+            came
+        };
+        let ((), bytes, datagrams) = tokio::join!(sending, downloading, listening);
+        let datagrams = datagrams.into_iter().find(|came| *came > at).unwrap() - at;
+        for (what, first) in [("bytes", bytes), ("datagrams", datagrams)] {
+            println!("{how:?}: {what} after {first:?}");
+            assert!(
+                first < 2 * RTT + SILENCE + SOON,
+                "{how:?}: {what} after {first:?}"
+            );
+        }
+    });
+}
+
+/// At several moments between two looks for silences.
+#[test]
+fn a_download_that_fills_the_link_goes_on_two_round_trips_after_it_is_noticed() {
+    const BYTES: usize = 20_000_000;
+    for moment in (5000..5250).step_by(31).map(Duration::from_millis) {
+        for_each_change(async |how, open| {
+            let Open {
+                world,
+                mut application,
+                mut origin,
+                ..
+            } = open;
+            let sending = async {
+                origin.write_all(&vec![7; BYTES]).await.unwrap();
+            };
+            let downloading = first_after(&world, how, moment, &mut application, BYTES);
+            let ((), first) = tokio::join!(sending, downloading);
+            println!("{how:?} at {moment:?}: {first:?}");
+            assert!(
+                first < 2 * RTT + SILENCE + SOON,
+                "{how:?} at {moment:?}: {first:?}"
+            );
         });
     }
 }

@@ -104,13 +104,8 @@ fn strangers_who_begin_handshakes_delay_no_flow_and_keep_no_terminal_out() {
         let second = identity(100);
         (setup.list.terminals.lock().unwrap()).push(second.fingerprint());
         let world = setup.start(&clock);
-        let mut sockets = world.internet.serve_udp(PEER);
         world.warm().await;
-        let (application, _carried) = world.connect_udp(1, PEER);
-        application.send(b"hello");
-        let peer = sockets.recv().await.unwrap();
-        peer.send(&peer.receive().await.unwrap());
-        application.receive().await.unwrap();
+        let (application, peer) = world.open_udp(PEER).await;
 
         let flooding = async {
             for (number, packet) in (0u32..).zip(flood) {

@@ -185,6 +185,7 @@ fn a_ping_takes_the_link_there_and_back_and_a_millisecond_at_most() {
                 gateway.send(reply.clone());
                 assert_eq!(terminal.receive().await, reply);
                 let took = now() - begin;
+                println!("{size} bytes: {took:?}");
                 assert!(
                     took < 2 * ONE_WAY + Duration::from_millis(1),
                     "{size}: {took:?}"

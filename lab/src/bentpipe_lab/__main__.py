@@ -1,5 +1,6 @@
 """`bentpipe-lab`: the lab's commands."""
 
+import signal
 import sys
 from pathlib import Path
 
@@ -260,6 +261,16 @@ def clean() -> int:
 
 def main() -> int:
     """Run the command that the command line names."""
+    try:
+        return _run()
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        # All is done or cleaned up: there is nothing left for another Ctrl-C to break off.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _run() -> int:
     console = _console()
     try:
         code = cli.main(prog_name="bentpipe-lab", standalone_mode=False)

@@ -201,7 +201,6 @@ async fn over_tcp(
     options: TcpOptions,
     outputs: Outputs,
 ) -> Result<(), Failure> {
-    let mut stop = StopSignals::new();
     let (address, _) = endpoint::resolve(&command.host, PORT).await?;
     let own = reported(&options);
     let dialler = TcpDialler {
@@ -209,11 +208,7 @@ async fn over_tcp(
         options,
         patience: command.peer.timeout,
     };
-    tokio::select! {
-        measured = measure(&dialler, workload, own, outputs) => measured?.finish(),
-        // In order, so that the routes of an initial window go as well.
-        _ = stop.stop() => Err(anyhow::anyhow!("stopped by a signal").into()),
-    }
+    measure(&dialler, workload, own, outputs).await?.finish()
 }
 
 async fn over_quic(
@@ -230,11 +225,12 @@ async fn over_quic(
     let measured = measure(&dialler, workload, parameters.into(), outputs).await;
     // The server is told why, also when its certificate was refused.
     daemon::patiently(quic.wait_idle()).await;
-    path.write()?;
-    measured?.finish()
+    let kept = path.write();
+    measured?.finish()?;
+    kept
 }
 
-/// Measures, with a table of it for people while it goes on.
+/// Measures, with a table of it for people while it goes on. A signal ends it, and what there is is reported.
 async fn measure<D: Dial>(
     dialler: &D,
     workload: &Workload,
@@ -251,7 +247,11 @@ async fn measure<D: Dial>(
         dialler.peer()
     ));
     let clock = Clock::new(Arc::new(TokioRuntime));
+    let mut signals = StopSignals::new();
+    let stop = async {
+        signals.stop().await;
+    };
     let mut record = |record: &_| outputs.record(record);
-    let report = client::run(dialler, &clock, workload, own, &mut record).await;
+    let report = client::run(dialler, &clock, workload, own, stop, &mut record).await;
     outputs.end(report)
 }

@@ -17,7 +17,7 @@ use super::options::{Over, Transport};
 use super::path::PathFile;
 use super::peer::Peer;
 use super::results::{Outputs, Results};
-use crate::daemon;
+use crate::daemon::{self, StopSignals};
 use crate::failure::Failure;
 
 /// Files that may be asked for at the same time.
@@ -147,10 +147,16 @@ async fn over_quic(
         dialler.peer()
     ));
     let clock = Clock::new(Arc::new(TokioRuntime));
+    let mut signals = StopSignals::new();
+    let stop = async {
+        signals.stop().await;
+    };
     let mut record = |record: &_| outputs.record(record);
-    let report = files::run(&dialler, &clock, fetch, parameters.into(), &mut record).await;
+    let own = parameters.into();
+    let report = files::run(&dialler, &clock, fetch, own, stop, &mut record).await;
     // The server is told why, also when its certificate was refused.
     daemon::patiently(quic.wait_idle()).await;
-    path.write()?;
-    outputs.end(report)?.finish()
+    let kept = path.write();
+    outputs.end(report)?.finish()?;
+    kept
 }

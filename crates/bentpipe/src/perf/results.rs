@@ -94,14 +94,11 @@ impl Outputs {
     }
 
     /// The measurement is over.
-    pub fn end(mut self, report: Result<Report, PerfError>) -> Result<Measured, Failure> {
-        match self.failed.take() {
-            Some(failed) => Err(failed),
-            None => Ok(Measured {
-                report: report.map_err(anyhow::Error::from)?,
-                outputs: self,
-            }),
-        }
+    pub fn end(self, report: Result<Report, PerfError>) -> Result<Measured, Failure> {
+        Ok(Measured {
+            report: report.map_err(anyhow::Error::from)?,
+            outputs: self,
+        })
     }
 
     /// A line for people; nobody may be reading any more.
@@ -119,20 +116,23 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Tells the result.
-    pub fn finish(mut self) -> Result<(), Failure> {
-        for line in table::summary(&self.report) {
-            self.outputs.say(&line);
+    /// Tells the result; a file that cannot be written keeps nothing from the others.
+    pub fn finish(self) -> Result<(), Failure> {
+        let Self {
+            report,
+            mut outputs,
+        } = self;
+        for line in table::summary(&report) {
+            outputs.say(&line);
         }
-        if let Some(json) = &mut self.outputs.json {
-            json.line(&self.report.to_json())?;
-        }
-        if let Some(iperf3) = &mut self.outputs.iperf3 {
-            iperf3.line(&iperf3::document(&self.report).to_string())?;
-        }
-        match self.report.error {
-            Some(error) => Err(anyhow::anyhow!(error).into()),
-            None => Ok(()),
-        }
+        let json = (outputs.json.as_mut()).map(|json| json.line(&report.to_json()));
+        let iperf3 = (outputs.iperf3.as_mut())
+            .map(|iperf3| iperf3.line(&iperf3::document(&report).to_string()));
+        let failed = report.error.map(|error| Err(anyhow::anyhow!(error).into()));
+        let records = outputs.failed.map(Err);
+        [json, iperf3, records, failed]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 }

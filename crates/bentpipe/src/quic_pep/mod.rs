@@ -17,7 +17,7 @@ use bentpipe_quicpep::close::Code;
 use bentpipe_quicpep::hello::Hellos;
 use bentpipe_quicpep::memory::Memory;
 use bentpipe_quicpep::next_hop::{NextHops, Resolve};
-use bentpipe_quicpep::proxy::{Configuration, Proxy};
+use bentpipe_quicpep::proxy::{self, Configuration, Proxy};
 use bentpipe_quicpep::tls::{self, Authority, Certificates};
 use bentpipe_tunnel::sockets::Resolve as _;
 use clap::{Args, Subcommand};
@@ -162,7 +162,7 @@ async fn serve(
     let certificates = Arc::new(certificates);
     let crypto = tls::server_with(&tls::server(certificates.clone()), Vec::new());
     let hellos = Hellos::new(crypto.clone());
-    let server = noq::ServerConfig::with_crypto(crypto);
+    let server = proxy::listening(crypto);
     let (socket, _) = quic_socket::bind(config.listen, true)
         .map_err(|error| daemon::cannot_listen("listen", "UDP", config.listen, &error))?;
     let listener = endpoint(

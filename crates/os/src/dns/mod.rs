@@ -16,7 +16,7 @@ use bentpipe_tunnel::terminal::dns::{Over, Resolver};
 use ipnet::IpNet;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit, mpsc};
 
 use crate::listener::{accept, is_welcome};
 use crate::udp::UdpFlow;
@@ -111,6 +111,8 @@ async fn datagrams(socket: UdpSocket, clients: &[IpNet], resolver: &Resolver) {
 pub async fn serve_datagrams(socket: UdpFlow, host: IpAddr, resolver: Resolver) {
     let socket = Arc::new(socket);
     let places = Arc::new(Semaphore::new(MAX_OF_ONE_CONNECTION));
+    // A socket wakes only the last of those who wait to send on it.
+    let turn = Arc::new(Mutex::new(()));
     let mut room = [0; MAX_QUESTION];
     loop {
         let mut question = ReadBuf::new(&mut room);
@@ -123,13 +125,15 @@ pub async fn serve_datagrams(socket: UdpFlow, host: IpAddr, resolver: Resolver) 
             continue;
         };
         let question = question.filled().to_vec();
-        let (socket, resolver) = (socket.clone(), resolver.clone());
+        let (socket, resolver, turn) = (socket.clone(), resolver.clone(), turn.clone());
         tokio::spawn(async move {
             let _place = place;
-            if let Some(reply) = resolver.reply(host, &question, Over::Udp).await
-                && let Err(error) =
-                    poll_fn(|context| socket.poll_send(context, &reply, Marking::default())).await
-            {
+            let Some(reply) = resolver.reply(host, &question, Over::Udp).await else {
+                return;
+            };
+            let _turn = turn.lock().await;
+            let sent = poll_fn(|context| socket.poll_send(context, &reply, Marking::default()));
+            if let Err(error) = sent.await {
                 tracing::debug!(%host, "reply not sent: {error}");
             }
         });

@@ -14,6 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use super::{Files, PIECE, Sink, of_file};
 use crate::error::PerfError;
 use crate::meter::Meter;
+use crate::quic::QuicConnection;
 
 /// The longest header section, bytes.
 const MAX_FIELD_SECTION: u64 = 8 * 1024;
@@ -23,14 +24,18 @@ pub(super) struct Client(SendRequest<Opener, Bytes>);
 
 impl Client {
     /// HTTP/3 on `connection`.
-    pub(super) async fn new(connection: &Connection) -> Result<Self, PerfError> {
+    pub(super) async fn new(connection: &QuicConnection) -> Result<Self, PerfError> {
         let (mut driver, requests) = h3::client::builder()
             .max_field_section_size(MAX_FIELD_SECTION)
-            .build::<_, _, Bytes>(Adapter::plain(connection.clone()))
+            .build::<_, _, Bytes>(Adapter::plain(connection.inner().clone()))
             .await
             .map_err(|error| PerfError::Lost(error.to_string()))?;
+        let connection = connection.clone();
         tokio::spawn(async move {
-            std::future::poll_fn(|context| driver.poll_close(context)).await;
+            // The server's own streams are then for the next client on this connection.
+            if !connection.early_data_refused().await {
+                std::future::poll_fn(|context| driver.poll_close(context)).await;
+            }
         });
         Ok(Self(requests))
     }

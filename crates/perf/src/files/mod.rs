@@ -59,7 +59,8 @@ pub struct Fetch {
     pub changes: bool,
 }
 
-/// Fetches files over one connection of `dialler`, in its application protocol.
+/// Fetches files over one connection of `dialler`, in its application protocol, until it has them or `stop`
+/// resolves.
 ///
 /// # Errors
 /// What keeps the measurement from being begun. What goes wrong later stands in the report.
@@ -68,6 +69,7 @@ pub async fn run(
     clock: &Clock,
     fetch: &Fetch,
     parameters: ParametersReport,
+    stop: impl Future<Output = ()>,
     record: &mut dyn FnMut(&Record),
 ) -> Result<Report, PerfError> {
     let application = dialler.application();
@@ -88,6 +90,7 @@ pub async fn run(
         dialler,
         clock,
         parameters,
+        stop,
         record,
         |tasks, connection, meter| {
             let (fetch, connection) = (fetch.clone(), connection.clone());
@@ -113,8 +116,23 @@ impl Fetch {
         meter: &Meter,
         latencies: &Latencies,
     ) -> Result<(), PerfError> {
+        let fetch = || self.begin(application, connection, meter, latencies);
+        match fetch().await {
+            // No answer can have come before that.
+            Err(_) if connection.early_data_refused().await => fetch().await,
+            done => done,
+        }
+    }
+
+    async fn begin(
+        &self,
+        application: Application,
+        connection: &QuicConnection,
+        meter: &Meter,
+        latencies: &Latencies,
+    ) -> Result<(), PerfError> {
         let http3 = match application {
-            Application::Http3 => Some(http3::Client::new(connection.inner()).await?),
+            Application::Http3 => Some(http3::Client::new(connection).await?),
             _ => None,
         };
         let http3 = http3.as_ref();

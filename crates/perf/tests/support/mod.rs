@@ -27,7 +27,7 @@ use bentpipe_units::Span;
 use bentpipe_vnet::clock::virtual_time;
 use bentpipe_vnet::network::Network;
 use bentpipe_vnet::plan::LinkPlan;
-use futures_util::future::{BoxFuture, FutureExt as _, ready};
+use futures_util::future::{BoxFuture, FutureExt as _, pending, ready};
 use rustls::server::StoresServerSessions;
 use tokio::io::AsyncWrite;
 
@@ -45,6 +45,22 @@ pub enum Sessions {
     None,
 }
 
+/// How a server behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    Honest,
+    /// It does not hear anything.
+    Dead,
+    /// It takes connections and says nothing.
+    Silent,
+    /// It resets streams halfway.
+    Resets,
+    /// It closes connections halfway.
+    Closes,
+    /// It sends so many bytes more than it is asked for, and never more than a thousand.
+    Lies(i64),
+}
+
 /// How the two ends differ from ordinary ones.
 #[derive(Debug)]
 pub struct Ends {
@@ -53,12 +69,12 @@ pub struct Ends {
     pub resume: bool,
     /// What the client knows of the path.
     pub memory: PathMemory,
-    pub dead: bool,
-    /// The server sends so many bytes more than it is asked for, and never more than a thousand.
-    pub lie: i64,
+    pub manner: Manner,
     pub wrong_key: bool,
     pub protocol: &'static [u8],
     pub sessions: Sessions,
+    /// When the client is to stop.
+    pub stopped: Option<Span>,
     /// Files that are fetched instead of the workload, and the protocol for that.
     pub files: Option<(Application, Vec<http::Uri>)>,
 }
@@ -70,11 +86,11 @@ impl Default for Ends {
             server: Parameters::default(),
             resume: false,
             memory: PathMemory::default(),
-            dead: false,
-            lie: 0,
+            manner: Manner::Honest,
             wrong_key: false,
             protocol: ALPN,
             sessions: Sessions::Kept,
+            stopped: None,
             files: None,
         }
     }
@@ -216,10 +232,10 @@ fn run(
             files: Some(Arc::new(Patterns)),
             tell: Arc::new(move |report| told.lock().expect("no panic").push(report)),
         };
-        match (ends.dead, ends.lie) {
-            (true, _) => {}
-            (_, 0) => drop(tokio::spawn(service.quic(server.clone()))),
-            (_, lie) => drop(tokio::spawn(lying(server.clone(), lie))),
+        match ends.manner {
+            Manner::Dead => {}
+            Manner::Honest => drop(tokio::spawn(service.quic(server.clone()))),
+            manner => drop(tokio::spawn(misbehaving(server.clone(), manner))),
         }
         let socket = network.terminal(from, &[0]);
         let endpoint =
@@ -241,7 +257,23 @@ fn run(
         let parameters = (&ends.client).into();
         let mut record = |_: &_| {};
         let client = match ends.files {
-            None => client::run(&dialler, &perf_clock, &workload, parameters, &mut record).await,
+            None => {
+                let stop = async {
+                    match ends.stopped {
+                        Some(at) => perf_clock.sleep_until(at).await,
+                        None => pending().await,
+                    }
+                };
+                client::run(
+                    &dialler,
+                    &perf_clock,
+                    &workload,
+                    parameters,
+                    stop,
+                    &mut record,
+                )
+                .await
+            }
             Some((_, files)) => {
                 let fetch = Fetch {
                     files,
@@ -250,7 +282,16 @@ fn run(
                     interval: workload.interval,
                     changes: false,
                 };
-                files::run(&dialler, &perf_clock, &fetch, parameters, &mut record).await
+                let for_ever = pending();
+                files::run(
+                    &dialler,
+                    &perf_clock,
+                    &fetch,
+                    parameters,
+                    for_ever,
+                    &mut record,
+                )
+                .await
             }
         };
         // The server hears of the end half a round trip later.
@@ -313,23 +354,28 @@ impl AsyncWrite for Check {
     }
 }
 
-/// A server that answers with `lie` bytes more than a thousand; less, where it is asked for less.
-async fn lying(endpoint: noq::Endpoint, lie: i64) {
+/// A server that is not honest.
+async fn misbehaving(endpoint: noq::Endpoint, manner: Manner) {
     let incoming = endpoint.accept().await.expect("a client");
     let connection = incoming.await.expect("a handshake");
     while let Ok((mut send, mut receive)) = connection.accept_bi().await {
         let asked = receive.read_to_end(1_000).await.expect("a request");
         let asked = u64::from_be_bytes(asked[..8].try_into().expect("a header"));
         let honest = i64::try_from(asked.min(1_000)).expect("at most a thousand");
-        let bytes = match asked {
+        let bytes = match (manner, asked) {
             // As good as endless, and yet it ends.
-            u64::MAX => 999,
-            _ => honest + lie,
+            (Manner::Lies(_), u64::MAX) => 999,
+            (Manner::Lies(more), _) => honest + more,
+            _ => honest / 2,
         };
         let bytes = usize::try_from(bytes).expect("not less than nothing");
-        send.write_all(&vec![0; bytes])
-            .await
-            .expect("a client that listens");
-        send.finish().expect("it is open");
+        let sent = send.write_all(&vec![0; bytes]).await;
+        sent.expect("a client that listens");
+        match manner {
+            Manner::Resets => send.reset(77_u32.into()).expect("it is open"),
+            Manner::Closes => connection.close(78_u32.into(), b"not today"),
+            Manner::Silent => pending().await,
+            _ => send.finish().expect("it is open"),
+        }
     }
 }

@@ -16,7 +16,7 @@ use bentpipe_quicpep::hello::Hellos;
 use bentpipe_quicpep::memory::Memory;
 use bentpipe_quicpep::next_hop::{NextHops, Resolve};
 use bentpipe_quicpep::paths::Paths;
-use bentpipe_quicpep::proxy::{Configuration, Mode, Proxy};
+use bentpipe_quicpep::proxy::{self, Configuration, Mode, Proxy};
 use bentpipe_quicpep::routes::{Route, Routes};
 use bentpipe_quicpep::tls::{self, Certificates};
 use bentpipe_quicpep::transport::Side;
@@ -67,9 +67,15 @@ pub struct Identity {
 
 impl Identity {
     pub fn new(name: &str) -> Self {
+        Self::until(name, 4000)
+    }
+
+    /// With a certificate that has expired when the year `year` begins.
+    pub fn until(name: &str, year: i32) -> Self {
         // Ed25519: signatures of one length, so that packets have theirs.
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
-        let params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
         Self {
             certificate: params.self_signed(&key).unwrap().der().clone(),
             key: key.serialize_der(),
@@ -165,7 +171,18 @@ impl Row {
 
     /// A server at the end of the row that speaks `protocols`.
     pub fn server(&mut self, protocols: &[&str], side: &Side) -> noq::Endpoint {
-        let certificates = Arc::new(self.identity.certificates());
+        let certificates = self.identity.certificates();
+        self.server_that_shows(certificates, protocols, side)
+    }
+
+    /// The same with certificates of its own.
+    pub fn server_that_shows(
+        &mut self,
+        certificates: Certificates,
+        protocols: &[&str],
+        side: &Side,
+    ) -> noq::Endpoint {
+        let certificates = Arc::new(certificates);
         let protocols = protocols.iter().map(|name| name.as_bytes().to_vec());
         let tls = tls::server_with(&tls::server(certificates), protocols.collect());
         let mut server = noq::ServerConfig::with_crypto(tls);
@@ -203,7 +220,7 @@ impl Row {
         let certificates = Arc::new(self.identity.certificates());
         let crypto = tls::server_with(&tls::server(certificates.clone()), Vec::new());
         let hellos = Hellos::new(crypto.clone());
-        let server = noq::ServerConfig::with_crypto(crypto);
+        let server = proxy::listening(crypto);
         let socket = hellos.tap(Box::new(self.network.gateway(address(hop))));
         let listener = self.endpoint(socket, Some(server.clone()));
         let number = self.next_number;

@@ -6,6 +6,8 @@ use etherparse::icmpv4::DestUnreachableHeader;
 use etherparse::icmpv6::DestUnreachableCode;
 use etherparse::{Icmpv4Type, Icmpv6Type, IpSlice, PacketBuilder, ip_number};
 
+use crate::wire::datagram::UDP_PAYLOAD;
+
 /// Bytes of a packet that an error quotes, at most (RFC 1812, section 4.3.2.3; RFC 4443,
 /// section 2.4): the error is then no longer than every link carries.
 const QUOTED_V4: usize = 576 - 28;
@@ -129,8 +131,37 @@ pub fn error(header: &Header, packet: &[u8], from: IpAddr, why: Why) -> Option<V
     Some(error)
 }
 
+/// Lets the packet in the content of a datagram say that it has met congestion (CE; RFC 3168, section 5); `false` if its
+/// ends do not speak ECN.
+pub fn mark_congested(content: &mut [u8]) -> bool {
+    let [UDP_PAYLOAD, packet @ ..] = content else {
+        return false;
+    };
+    match packet {
+        [0x40..=0x4f, class, rest @ ..] if *class & 3 != 0 && rest.len() >= 18 => {
+            // RFC 1624, equation 3: what is added to the header is taken from its checksum.
+            let [high, low] = [rest[8], rest[9]];
+            let checksum =
+                u32::from(!u16::from_be_bytes([high, low])) + u32::from(3 - (*class & 3));
+            let folded = (checksum & 0xffff) + (checksum >> 16);
+            let checksum = !u16::try_from(folded).unwrap_or(u16::MAX);
+            rest[8..10].copy_from_slice(&checksum.to_be_bytes());
+            *class |= 3;
+            true
+        }
+        // Here it lies before the flow label.
+        [0x60..=0x6f, class, rest @ ..] if *class & 0x30 != 0 && rest.len() >= 38 => {
+            *class |= 0x30;
+            true
+        }
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use etherparse::{IpEcn, Ipv4Header, Ipv6Header};
+
     use super::*;
 
     /// An echo request of 40 bytes.
@@ -163,6 +194,51 @@ mod tests {
                 (header.destination, header.source)
             );
             assert_eq!(error(&about, &told, header.source, Why::Prohibited), None);
+        }
+    }
+
+    #[test]
+    fn packets_that_speak_ecn_are_marked_and_stay_whole() {
+        for (ecn, can) in [(0, false), (1, true), (2, true), (3, true)] {
+            let ecn = IpEcn::try_new(ecn).unwrap();
+            for identification in [0, 0x1234, 0xfffd, 0xfffe, 0xffff] {
+                let packet = echo(false);
+                let (mut header, payload) = Ipv4Header::from_slice(&packet).unwrap();
+                (header.ecn, header.identification) = (ecn, identification);
+                let mut content = vec![UDP_PAYLOAD];
+                header.write(&mut content).unwrap();
+                content.extend_from_slice(payload);
+                assert_eq!(mark_congested(&mut content), can);
+                let (marked, rest) = Ipv4Header::from_slice(&content[1..]).unwrap();
+                assert_eq!(marked.ecn.value(), if can { 3 } else { 0 });
+                assert_eq!(marked.header_checksum, marked.calc_header_checksum());
+                assert_eq!(rest, payload);
+            }
+            let packet = echo(true);
+            let (mut header, payload) = Ipv6Header::from_slice(&packet).unwrap();
+            header.traffic_class = 0xb8 | ecn.value();
+            header.flow_label = 0xf_5678.try_into().unwrap();
+            let mut content = vec![UDP_PAYLOAD];
+            header.write(&mut content).unwrap();
+            content.extend_from_slice(payload);
+            assert_eq!(mark_congested(&mut content), can);
+            let (marked, rest) = Ipv6Header::from_slice(&content[1..]).unwrap();
+            assert_eq!(marked.traffic_class, 0xb8 | if can { 3 } else { 0 });
+            assert_eq!((marked.flow_label, rest), (header.flow_label, payload));
+        }
+    }
+
+    #[test]
+    fn what_is_no_packet_is_not_marked() {
+        for packet in [echo(false), echo(true)] {
+            let header = if packet[0] >> 4 == 4 { 20 } else { 40 };
+            let mut content = [&[UDP_PAYLOAD][..], &packet].concat();
+            content[2] |= 0x33;
+            for length in 0..=header {
+                assert!(!mark_congested(&mut content[..length].to_vec()), "{length}");
+            }
+            content[0] = 1;
+            assert!(!mark_congested(&mut content));
         }
     }
 

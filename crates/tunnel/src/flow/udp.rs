@@ -154,9 +154,9 @@ pub async fn carry<U: Up, D: Down>(
 ) -> Result<(), FlowError> {
     let upward = async {
         for bursts in 1.. {
-            let capsule = receive(socket, &way, activity).await?;
-            if let Some(capsule) = capsule {
-                up.send(capsule).await?;
+            // Boxed is here what is rare or soon over: a flow lasts.
+            if let Some(capsule) = receive(socket, &way, activity).await? {
+                Box::pin(up.send(capsule)).await?;
             }
             if bursts % BURSTS == 0 {
                 tokio::task::yield_now().await;
@@ -171,17 +171,11 @@ pub async fn carry<U: Up, D: Down>(
         }
     };
     let on_the_stream = async {
-        // Boxed is what is soon over: a flow lasts.
         Box::pin(opened(&mut *down)).await?;
         let mut capsules = capsule::Reader::taking(&[PATH_MTU]);
         while let Some(data) = down.receive().await? {
             capsules.take(&data);
-            while let Some((kind, content)) = capsules.next_capsule()? {
-                match kind {
-                    PATH_MTU => socket.tell_path_mtu(path_mtu::read(&content)?),
-                    _ => deliver(socket, read(&way, [content], activity)?).await?,
-                }
-            }
+            Box::pin(obey(socket, &way, &mut capsules, activity)).await?;
         }
         capsules.end()?;
         match down.trailers().await?.as_ref().map(Refusal::read_trailers) {
@@ -289,6 +283,22 @@ fn read(
         }
     }
     Ok(datagrams)
+}
+
+/// Does what the capsules that have come whole say.
+async fn obey(
+    socket: &impl DatagramSocket,
+    way: &Way<'_>,
+    capsules: &mut capsule::Reader,
+    activity: &Activity,
+) -> Result<(), FlowError> {
+    while let Some((kind, content)) = capsules.next_capsule()? {
+        match kind {
+            PATH_MTU => socket.tell_path_mtu(path_mtu::read(&content)?),
+            _ => deliver(socket, read(way, [content], activity)?).await?,
+        }
+    }
+    Ok(())
 }
 
 /// Sends datagrams to the local peer.

@@ -193,10 +193,10 @@ impl<D: Dial> Requests<D> {
         host: u32,
     ) {
         // What arrives meanwhile is kept.
-        let datagrams = peer
-            .flows
-            .datagrams
-            .open(stream.send_id(), host.into(), |_| false);
+        let datagrams =
+            peer.flows
+                .datagrams
+                .open(stream.send_id(), host.into(), packet::mark_congested);
         let stopped = peer.flows.stops.stopped(stream.send_id());
         let (mut place, lease) = match self.open_ip(&peer) {
             Ok(opened) => opened,

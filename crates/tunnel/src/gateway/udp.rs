@@ -1,5 +1,6 @@
 //! Flows of UDP datagrams (RFC 9298) at the gateway.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,14 +45,14 @@ impl<D: Dial> Requests<D> {
             peer.flows
                 .datagrams
                 .open(stream.send_id(), host.into(), contexts::mark_congested);
-        let stopped = peer.flows.stops.stopped(stream.send_id());
+        let stopped = pin!(peer.flows.stops.stopped(stream.send_id()));
         let Some(mut opened) = Box::pin(self.open_udp(&target, &contexts, stream, &peer)).await
         else {
             return;
         };
         let _open = self.tally.open_udp();
         let activity = Activity::default();
-        let (mut up, mut down) = opened.halves;
+        let (up, down) = &mut opened.halves;
         let result = udp::carry(
             &opened.socket,
             Way {
@@ -59,7 +60,7 @@ impl<D: Dial> Requests<D> {
                 contexts: &contexts,
                 port: target.port,
             },
-            (&mut up, &mut down),
+            (&mut *up, &mut *down),
             async |_: &mut _| Ok(()),
             stopped,
             IDLE,

@@ -378,7 +378,8 @@ impl Terminal {
     ) -> Option<T> {
         let done = std::pin::pin!(async {
             let done = done.await;
-            session.established().await.then_some(done)
+            // Boxed, because flows of datagrams wait long for what is done.
+            Box::pin(session.established()).await.then_some(done)
         });
         if !session.is_early() {
             return done.await;

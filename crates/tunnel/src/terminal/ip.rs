@@ -84,7 +84,10 @@ impl Terminal {
         accepted.map_err(|_| FlowError::NoSession)?;
         let stream = session.connect_ip().await?;
         let id = stream.id();
-        let datagrams = session.flows().datagrams.open(id, 0, |_| false);
+        let datagrams = session
+            .flows()
+            .datagrams
+            .open(id, 0, packet::mark_congested);
         let stopped = session.flows().stops.stopped(id);
         let (mut up, mut down) = stream.split();
         let opened = async |down: &mut DownStream| {

@@ -4,6 +4,7 @@
 //! - `session`: the one warm session
 //! - `probe`: whether a gateway can be reached
 //! - `liveness`: whether the session is dead, or the link out
+//! - `rebinding`: whether a NAT has given the terminal another address
 //! - `gateways`: with which gateway the session is
 //! - `hosts`: whose applications' connections
 //! - `names`: what addresses are called
@@ -17,6 +18,7 @@
 mod session;
 mod probe;
 mod liveness;
+mod rebinding;
 mod connector;
 mod gateways;
 mod hosts;

@@ -1,6 +1,7 @@
 //! Flows of UDP datagrams at the terminal: one request for each pair of peers (RFC 9298).
 
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,8 +112,10 @@ impl Terminal {
     ) -> Result<(), FlowError> {
         let known = within_patience(session, session.settings()).await?;
         known.map_err(|_| FlowError::NoSession)?;
-        let stream = session.connect_udp(target, host).await?;
-        let id = stream.id();
+        let (id, (mut up, mut down)) = {
+            let stream = Box::pin(session.connect_udp(target, host)).await?;
+            (stream.id(), stream.split())
+        };
         session
             .flows()
             .scheduler
@@ -121,8 +124,7 @@ impl Terminal {
             .flows()
             .datagrams
             .open(id, host.into(), contexts::mark_congested);
-        let stopped = session.flows().stops.stopped(id);
-        let (mut up, mut down) = stream.split();
+        let stopped = pin!(session.flows().stops.stopped(id));
         let contexts = Contexts::of_terminal(session.agreed().get().cloned());
         let opened = async |down: &mut DownStream| {
             let answer = answered(session, down.recv_response()).await?;

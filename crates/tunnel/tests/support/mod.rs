@@ -384,6 +384,18 @@ impl World {
         (application, carried)
     }
 
+    /// A flow of datagrams to `target` that has carried one in each direction, with both its ends.
+    pub async fn open_udp(&self, target: &str) -> (DatagramEnd, DatagramEnd) {
+        let mut sockets = self.internet.serve_udp(target);
+        let (application, _carried) = self.connect_udp(1, target);
+        application.send(b"ring");
+        let peer = sockets.recv().await.unwrap();
+        assert_eq!(peer.receive().await.unwrap(), b"ring");
+        peer.send(b"here");
+        assert_eq!(application.receive().await.unwrap(), b"here");
+        (application, peer)
+    }
+
     /// Waits until the session is up and both ends know it.
     pub async fn warm(&self) {
         let mut session = self.terminal.session();

@@ -23,6 +23,11 @@ class Interval:
     high: float
 
     @property
+    def told(self) -> bool:
+        """Whether there is an interval: one value has none."""
+        return self.n > 1
+
+    @property
     def width_of_median(self) -> float:
         """The interval's width as a share of the median; infinite for less than two values."""
         if self.n < 2:

@@ -1,18 +1,20 @@
 """How many paths this machine can measure side by side in real time: tried out, by the emulator's certificates."""
 
 import io
+import os
+import platform
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rich.console import Console
 
 from bentpipe_lab.campaign import directory as directories
-from bentpipe_lab.campaign import engine
+from bentpipe_lab.campaign import engine, load, preemption, provenance, side_by_side
 from bentpipe_lab.campaign.plan import Plan, parse
 from bentpipe_lab.campaign.points import expand
-from bentpipe_lab.campaign.preemption import advice, preemption
 from bentpipe_lab.campaign.progress import Progress
+from bentpipe_lab.campaign.side_by_side import Calibration
 from bentpipe_lab.net import host
 from bentpipe_lab.records.verdict import Verdict
 
@@ -36,28 +38,42 @@ RUNS = 60
 
 
 def calibrate(console: Console) -> int:
-    """Try more and more paths side by side, print the share of late runs, and the number for `parallel`; 0 if any."""
-    best = most_paths(share_late, console)
-    advised = advice(preemption())
-    if advised:
-        console.print(advised, highlight=False)
+    """Try more and more paths side by side, print the share of late runs, and keep how many are punctual; 0 if any."""
+    busy = load.now()
+    for advised in (preemption.advice(preemption.preemption()), load.advice(busy, os.cpu_count() or 1)):
+        if advised:
+            console.print(advised, highlight=False)
+    late = shares(share_late, console)
+    best = most_paths(late)
     if best == 0:
         console.print("not even one path is punctual: the machine has other work, or too few processors")
         return 1
-    console.print(f"parallel = {best}", highlight=False)
+    found = Calibration(
+        best, platform.node(), os.cpu_count() or 1, provenance.revision(), provenance.now(),
+        {str(count): share for count, share in late.items()}, busy,
+    )  # fmt: skip
+    found.write(side_by_side.file())
+    console.print(
+        f"parallel = {best}, for plans that give none on this machine ({side_by_side.file()})",
+        highlight=False, soft_wrap=True,
+    )  # fmt: skip
     return 0
 
 
-def most_paths(late: Callable[[int], float], console: Console) -> int:
-    """The largest number of paths before one at which too many runs are late."""
-    best = 0
+def shares(late: Callable[[int], float], console: Console) -> Mapping[int, float]:
+    """The share of late runs by the number of paths, up to the first at which too many are."""
+    found: dict[int, float] = {}
     for count in COUNTS:
-        share = late(count)
-        console.print(f"{count} side by side: {share:.1%} of the runs late", highlight=False)
-        if share > MOST_LATE:
-            return best
-        best = count
-    return best
+        found[count] = late(count)
+        console.print(f"{count} side by side: {found[count]:.1%} of the runs late", highlight=False)
+        if found[count] > MOST_LATE:
+            break
+    return found
+
+
+def most_paths(late: Mapping[int, float]) -> int:
+    """The largest number of paths at which few runs are late; 0 where there is none."""
+    return max((count for count, share in late.items() if share <= MOST_LATE), default=0)
 
 
 def share_late(count: int) -> float:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bentpipe_lab.campaign import directory as directories
-from bentpipe_lab.campaign import engine, journal, schedule, simulate
+from bentpipe_lab.campaign import engine, journal, load, preemption, schedule, side_by_side, simulate
 from bentpipe_lab.campaign.directory import Campaign, State
 from bentpipe_lab.campaign.plan import REAL, VIRTUAL, Plan, read
 from bentpipe_lab.campaign.points import Expansion, Point, expand
@@ -26,8 +26,6 @@ from bentpipe_lab.workloads import WORKLOADS
 
 SHOWN_POINTS = 24
 CHECKED_AT_ONCE = 200
-PROCESSOR_SHARE = 0.7
-"""How much of a processor a simulation gets, among others."""
 
 
 def prepared(path: Path, *, quick: bool = False) -> tuple[Plan, Expansion]:
@@ -97,18 +95,22 @@ def estimate(plan: Plan, expansion: Expansion) -> list[str]:
     """About how long the least repetitions take, by clock."""
     by_id = {point.id: point for point in expansion.points}
     units = schedule.units(plan, expansion.points, schedule.open_runs(plan, expansion.points, State()))
-    seconds = dict.fromkeys((VIRTUAL, REAL), 0.0)
+    chosen = side_by_side.choice(plan)
+    took = dict.fromkeys((VIRTUAL, REAL), 0.0)
     for each in units:
-        seconds[each.clock] += schedule.estimate_s(by_id, each)
+        took[each.clock] += schedule.on_the_clock_s(by_id, each, chosen.paths)
     lines = []
-    if seconds[VIRTUAL]:
-        cores = len(os.sched_getaffinity(0))
-        took = seconds[VIRTUAL] / cores / PROCESSOR_SHARE
-        lines.append(f"virtual time: about {span(took)} on {cores} cores")
-    if seconds[REAL]:
-        took = seconds[REAL] / plan.parallel
-        lines.append(f"real time: about {span(took)}, {plan.parallel} paths side by side, without repeats")
+    if took[VIRTUAL]:
+        lines.append(f"virtual time: about {span(took[VIRTUAL])} on {len(os.sched_getaffinity(0))} cores")
+    if took[REAL]:
+        lines.append(f"real time: about {span(took[REAL])}, {_paths(chosen.paths)} ({chosen.why}), without repeats")
+        advised = (preemption.advice(preemption.preemption()), load.advice(load.now(), os.cpu_count() or 1))
+        lines += [line for line in advised if line]
     return lines
+
+
+def _paths(count: int) -> str:
+    return "one path after the other" if count == 1 else f"{count} paths side by side"
 
 
 def run(
@@ -116,11 +118,7 @@ def run(
 ) -> int:
     """Begin a campaign and work on it; 0 when it is done or paused."""
     directory = out or Path("out", read(path, quick=quick).name)
-    if (directory / directories.PLAN).exists():
-        raise CampaignError(
-            f"{directory} holds a campaign that was begun: `bentpipe-lab resume {directory}` goes on with it;"
-            " give another --out to begin anew"
-        )
+    directories.refuse_begun(directory)
     plan, expansion = prepared(path, quick=quick)
     campaign = directories.begin(plan, expansion, directory, store)
     for line in [*expansion.notes, *estimate(plan, expansion)]:
@@ -175,8 +173,11 @@ def status(directory: Path, console: Console) -> int:
     console.print(f"{campaign.plan.name}: {doing}; {len(state.done)} of{more} {total} runs", highlight=False)
     for verdict, count in state.verdicts().most_common():
         console.print(f"  {verdict}: {count} of {len(state.done)}", highlight=False)
-    if state.tried > len(state.done):
-        console.print(f"  {state.tried - len(state.done)} attempts were repeated", highlight=False)
+    if len(state.attempts) > len(state.done):
+        console.print(f"  {len(state.attempts) - len(state.done)} attempts were repeated", highlight=False)
+    gone = campaign.gone(state)
+    if gone:
+        console.print(f"  {len(gone)} runs have no directory any more: `bentpipe-lab resume` does them again")
     free = shutil.disk_usage(directory).free
     console.print(f"  {free / 1e9:.1f} GB free", highlight=False)
     return 0

@@ -5,7 +5,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,8 @@ class State:
 
     done: dict[tuple[str, int], Done] = field(default_factory=dict)
     again: set[tuple[str, int]] = field(default_factory=set)
-    tried: int = 0
-    """Attempts, late ones included."""
+    attempts: set[Run] = field(default_factory=set)
+    """All of them, late ones included."""
     ended: bool = False
     paused: bool = False
 
@@ -51,7 +51,7 @@ class State:
         """Take note of an attempt."""
         key = (run.point, run.repetition)
         before = self.done.get(key)
-        self.tried += 1
+        self.attempts.add(run)
         if before is None or before.run.attempt <= run.attempt:
             self.done[key] = Done(run, verdict, seconds)
             self.again.discard(key)
@@ -85,18 +85,24 @@ class Campaign:
         return expansion
 
     def state(self) -> State:
-        """What the journal says."""
+        """What the journal says; a line that does not say all of a run is none, and its directory tells of it."""
         state = State()
         for event in journal.read(self.directory / JOURNAL):
-            match event["event"]:
-                case "run":
-                    run = Run(event["point"], event["repetition"], event["attempt"])
-                    state.add(run, Verdict(event["verdict"]), event["seconds"])
-                case "retry":
-                    state.again.add((event["point"], event["repetition"]))
-                case "ended" | "paused" | "running":
-                    state.ended, state.paused = event["event"] == "ended", event["event"] == "paused"
+            with suppress(KeyError, ValueError):
+                match event["event"]:
+                    case "run":
+                        run = Run(event["point"], event["repetition"], event["attempt"])
+                        state.add(run, Verdict(event["verdict"]), event["seconds"])
+                    case "retry":
+                        state.again.add((event["point"], event["repetition"]))
+                    case "ended" | "paused" | "running":
+                        state.ended, state.paused = event["event"] == "ended", event["event"] == "paused"
         return state
+
+    def gone(self, state: State) -> list[Done]:
+        """Runs that the journal has, but whose directories somebody has removed."""
+        there = set(self.store.complete())
+        return [done for done in state.done.values() if done.run not in there]
 
     def points(self) -> list[dict[str, Any]]:
         """Its points as they were when it was begun."""
@@ -104,37 +110,50 @@ class Campaign:
         return points
 
     def running(self) -> bool:
-        """Whether a process works on it now."""
-        with (self.directory / LOCK).open("a") as lock:
+        """Whether a process works on it now; its directory may be one that nobody can write to."""
+        try:
+            lock = (self.directory / LOCK).open()
+        except FileNotFoundError:
+            return False
+        with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return True
         return False
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> AbstractContextManager[None]:
         """Keep it to this process; an error when another has it."""
-        with (self.directory / LOCK).open("a") as lock:
-            deadline = time.monotonic() + LOCK_PATIENCE_S
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise CampaignError(f"{self.directory} is being worked on by another process") from None
-                    time.sleep(0.05)
-            yield
+        return _held(self.directory)
 
 
-def begin(plan: Plan, expansion: Expansion, directory: Path, store_url: str | None) -> Campaign:
-    """Begin a campaign in a directory where there is none yet."""
+@contextmanager
+def _held(directory: Path) -> Iterator[None]:
+    with (directory / LOCK).open("a") as lock:
+        deadline = time.monotonic() + LOCK_PATIENCE_S
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise CampaignError(f"{directory} is being worked on by another process") from None
+                time.sleep(0.05)
+        yield
+
+
+def refuse_begun(directory: Path) -> None:
+    """Raise where a campaign was begun before: nothing of it is written over."""
     if (directory / PLAN).exists() or (directory / JOURNAL).exists():
         raise CampaignError(
             f"{directory} holds a campaign that was begun: `bentpipe-lab resume {directory}` goes on with it;"
             " give another --out to begin anew"
         )
+
+
+def begin(plan: Plan, expansion: Expansion, directory: Path, store_url: str | None) -> Campaign:
+    """Begin a campaign in a directory where there is none yet; of two who try it at once, one does."""
+    refuse_begun(directory)
     url = store_url or str((directory / RUNS).absolute())
     table = {
         "store": url,
@@ -143,6 +162,8 @@ def begin(plan: Plan, expansion: Expansion, directory: Path, store_url: str | No
     }
     with room(directory, "begin it again"):
         directory.mkdir(parents=True, exist_ok=True)
+    with room(directory, "begin it again"), _held(directory):
+        refuse_begun(directory)
         (directory / POINTS).write_text(json.dumps(table, indent=1) + "\n")
         (directory / PROVENANCE).write_text(json.dumps(provenance.of_campaign(plan.text), indent=1) + "\n")
         # Last: a directory with a plan is one that was begun.
@@ -163,13 +184,23 @@ def opened(directory: Path) -> Campaign:
     return Campaign(directory, plan, table["store"])
 
 
+def provenance_of(directory: Path) -> dict[str, Any]:
+    """With what a campaign was begun."""
+    return _table(directory / PROVENANCE, "with what it was begun")
+
+
 def _begun_with(directory: Path) -> dict[str, Any]:
     """What was written down of its points and places when it was begun."""
-    file = directory / POINTS
+    return _table(directory / POINTS, "what was run")
+
+
+def _table(file: Path, told: str) -> dict[str, Any]:
     try:
-        table: dict[str, Any] = json.loads(file.read_text())
+        table = json.loads(file.read_text())
     except (OSError, ValueError) as error:
-        raise CampaignError(f"{file} is damaged, and says no more what was run: {error}") from error
+        raise CampaignError(f"{file} is damaged, and says no more {told}: {error}") from error
+    if not isinstance(table, dict):
+        raise CampaignError(f"{file} is damaged, and says no more {told}: it is no table")
     return table
 
 

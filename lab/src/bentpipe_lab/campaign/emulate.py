@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,8 +22,8 @@ from types import FrameType
 from typing import Any
 
 from bentpipe_lab.campaign import provenance
-from bentpipe_lab.campaign.simulate import RESULT_SCHEMA
-from bentpipe_lab.campaign.store import PROVENANCE, RESULT, SAMPLES, Store
+from bentpipe_lab.campaign.provenance import Watch
+from bentpipe_lab.campaign.store import PROVENANCE, RESULT, RESULT_SCHEMA, SAMPLES, Store
 from bentpipe_lab.campaign.unit import Run, Unit
 from bentpipe_lab.errors import DiskFullError, LabError, MissingCapabilityError, NotInPathError, ProgramError
 from bentpipe_lab.net import interrupt, neighbours
@@ -156,7 +155,7 @@ def measure_all(unit: Unit, directory: Path) -> None:
         )
         for run in unit.runs:
             if (run.point, run.repetition) not in done:
-                _print(unit, run, Outcome(verdict, detail=str(error)), None, {}, time.time())
+                _print(unit, run, Outcome(verdict, detail=str(error)), None, {}, Watch())
 
 
 @contextmanager
@@ -205,7 +204,7 @@ def _measure(unit: Unit, run: Run, place: Place) -> None:
     workload = WORKLOADS[essence["workload"]].with_options(essence["options"])
     attempts = range(run.attempt, run.attempt + unit.late_repeats + 1)
     for attempt in attempts:
-        began = time.time()
+        watch = Watch()
         before = None if place.counters is None else place.counters.read()
         place.path.certify_interval()
         outcome = _limited_run(workload, place.run, essence["limit_s"])
@@ -215,7 +214,7 @@ def _measure(unit: Unit, run: Run, place: Place) -> None:
             outcome = _doubted(outcome, certificate, SYSTEMS[essence["system"]], crossed)
             outcome.metrics.update(_of_parts(outcome, workload, essence["scenario"]))
         seen = {**place.evidence(), **({} if crossed is None else {"crossed": crossed.as_record()})}
-        _print(unit, replace(run, attempt=attempt), outcome, certificate, seen, began)
+        _print(unit, replace(run, attempt=attempt), outcome, certificate, seen, watch)
         if outcome.verdict is not Verdict.EMULATOR_LATE:
             return
 
@@ -296,7 +295,7 @@ def _limited(seconds: float) -> Iterator[_Limit]:
 
 
 def _print(
-    unit: Unit, run: Run, outcome: Outcome, certificate: Certificate | None, evidence: Mapping[str, Any], began: float,
+    unit: Unit, run: Run, outcome: Outcome, certificate: Certificate | None, evidence: Mapping[str, Any], watch: Watch,
 ) -> None:  # fmt: skip
     lateness = None if certificate is None else certificate.fields.get("links")
     result = {
@@ -317,7 +316,7 @@ def _print(
         "objects": outcome.objects,
         "files": outcome.files,
         "provenance": provenance.of_run(
-            began, time.time(), [sys.executable, "-m", "bentpipe_lab.campaign.emulate"],
+            watch, [sys.executable, "-m", "bentpipe_lab.campaign.emulate"],
             evidence=evidence, lateness=lateness, settings=unit.points[run.point]["settings"],
             tcp=unit.points[run.point]["tcp"], options=unit.points[run.point]["options"],
             neighbours=unit.points[run.point]["neighbours"],

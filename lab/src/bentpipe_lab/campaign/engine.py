@@ -4,7 +4,7 @@ import json
 import logging
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,16 +15,14 @@ from typing import Any
 import distributed
 
 from bentpipe_lab.campaign import directory as directories
-from bentpipe_lab.campaign import journal as journals
-from bentpipe_lab.campaign import schedule, work
+from bentpipe_lab.campaign import schedule, side_by_side, work
 from bentpipe_lab.campaign.directory import Campaign, State
-from bentpipe_lab.campaign.journal import Journal
+from bentpipe_lab.campaign.journal import SCHEMA, Journal
 from bentpipe_lab.campaign.plan import REAL, VIRTUAL
 from bentpipe_lab.campaign.points import Point
 from bentpipe_lab.campaign.progress import Progress
 from bentpipe_lab.campaign.provenance import now
-from bentpipe_lab.campaign.simulate import RESULT_SCHEMA
-from bentpipe_lab.campaign.store import RESULT, Store
+from bentpipe_lab.campaign.store import RESULT, RESULT_SCHEMA, Store
 from bentpipe_lab.campaign.unit import Run, Unit
 from bentpipe_lab.errors import DiskFullError, LabError
 from bentpipe_lab.net import host
@@ -32,6 +30,9 @@ from bentpipe_lab.records.verdict import Verdict
 
 LOOK_S = 0.25
 """How often the engine looks at what else is asked of it."""
+SIMULATIONS = 2
+"""Units in virtual time side by side: each uses all processors, but for its beginning and its end."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SCAN_S = 2.0
 """How often it looks for runs of units that are not done."""
 
@@ -53,37 +54,38 @@ class Engine:
     journal: Journal
     points: dict[str, Point]
     state: State
-    seen: set[tuple[str, int, int]] = field(default_factory=set)
+    widths: Mapping[str, int]
+    """How many units are done side by side, by clock."""
     flying: dict[Any, Unit] = field(default_factory=dict)
     interrupted: bool = False
 
-    def run(self, client: distributed.Client, width: int) -> Ending:
+    def run(self, client: distributed.Client) -> Ending:
         """Work until nothing is open, somebody asks to pause, or the disk is full."""
         store = self.campaign.store
         self._reconcile(store)
-        self.journal.append("running", at=now(), workers=width)
+        self.journal.append("running", schema=SCHEMA, at=now(), workers=self.widths)
         while True:
             units = self._open_units()
             if not units:
                 self.journal.append("ended", at=now())
                 return Ending.DONE
-            left = {id(each): schedule.estimate_s(self.points, each) for each in units}
-            self.progress.expect(sum(len(each.runs) for each in units), sum(left.values()))
+            self.progress.expect(sum(len(each.runs) for each in units), sum(map(self._on_the_clock_s, units)))
             queue = list(reversed(units))
-            ending = self._round(client, store, queue, width)
+            ending = self._round(client, store, queue)
             if ending is not None:
                 self.journal.append("paused", at=now(), by=ending)
                 return ending
 
-    def _round(self, client: distributed.Client, store: Store, queue: list[Unit], width: int) -> Ending | None:
+    def _round(self, client: distributed.Client, store: Store, queue: list[Unit]) -> Ending | None:
         """Do the units of a queue; None when all are done."""
         scanned = time.monotonic()
         while queue or self.flying:
             stopping = self._asked_to_stop()
-            while self._may_launch(queue, width) and stopping is None and not self._in_pause_window():
+            while self._may_launch(queue) and stopping is None and not self._in_pause_window():
                 each = queue.pop()
                 future = client.submit(work.work, each, self.campaign.store_url, pure=False)
                 self.flying[future] = each
+                self.progress.begun(each.name, self._on_the_clock_s(each), schedule.estimate_s(self.points, each))
             if stopping is Ending.INTERRUPTED:
                 work.STOP.set()
             if stopping is not None and not self.flying:
@@ -101,11 +103,11 @@ class Engine:
             self.progress.show()
         return None
 
-    def _may_launch(self, queue: list[Unit], width: int) -> bool:
+    def _may_launch(self, queue: list[Unit]) -> bool:
         """Whether the next unit may begin: real time is never measured beside virtual time, which takes all cores."""
         return (
             bool(queue)
-            and len(self.flying) < width
+            and len(self.flying) < self.widths[queue[-1].clock]
             and {each.clock for each in self.flying.values()} <= {queue[-1].clock}
         )
 
@@ -121,12 +123,12 @@ class Engine:
             return self._failed(store, each, error)
         for result in results:
             self._note(result)
-        self.progress.landed(schedule.estimate_s(self.points, each))
+        self.progress.landed(each.name)
         return []
 
     def _failed(self, store: Store, each: Unit, error: Exception) -> list[Unit]:
         """A unit that broke: its points one by one, and one that broke alone is a failure of its runs."""
-        left = [run for run in each.runs if (run.point, run.repetition, run.attempt) not in self.seen]
+        left = [run for run in each.runs if run not in self.state.attempts]
         names = list(dict.fromkeys(run.point for run in left))
         if len(names) > 1 and each.clock == VIRTUAL:
             plan = self.campaign.plan
@@ -147,8 +149,11 @@ class Engine:
             }
             store.put(run, {RESULT: json.dumps(result, indent=1) + "\n"})
             self._note(result)
-        self.progress.landed(schedule.estimate_s(self.points, each))
+        self.progress.landed(each.name)
         return []
+
+    def _on_the_clock_s(self, each: Unit) -> float:
+        return schedule.on_the_clock_s(self.points, each, self.widths[REAL])
 
     def _open_units(self) -> list[Unit]:
         plan = self.campaign.plan
@@ -156,13 +161,13 @@ class Engine:
         return schedule.units(plan, list(self.points.values()), runs)
 
     def _reconcile(self, store: Store) -> None:
-        """Take runs that were done when the journal could not be written any more."""
-        for event in journals.read(self.journal.path):
-            if event["event"] == "run":
-                self.seen.add((event["point"], event["repetition"], event["attempt"]))
+        """Make directories and journal agree: runs that it has not, and runs that it has and that are gone."""
         for run in sorted(store.complete(), key=lambda run: (run.point, run.repetition, run.attempt)):
-            if (run.point, run.repetition, run.attempt) not in self.seen and run.point in self.points:
+            if run.point in self.points:
                 self._note(store.result(run))
+        for done in self.campaign.gone(self.state):
+            self.journal.append("retry", at=now(), point=done.run.point, repetition=done.run.repetition, why="gone")
+            self.state.again.add((done.run.point, done.run.repetition))
 
     def _scan(self, store: Store) -> None:
         """Take runs that are done of units that are not; units in virtual time come in whole."""
@@ -174,8 +179,7 @@ class Engine:
         for run in each.runs:
             attempt = run
             while True:
-                key = (attempt.point, attempt.repetition, attempt.attempt)
-                if key not in self.seen:
+                if attempt not in self.state.attempts:
                     if not store.has(attempt):
                         break
                     self._note(store.result(attempt))
@@ -183,13 +187,11 @@ class Engine:
 
     def _note(self, result: dict[str, Any]) -> None:
         run = Run(result["point"], result["repetition"], result["attempt"])
-        key = (run.point, run.repetition, run.attempt)
-        if key in self.seen:
+        if run in self.state.attempts:
             return
         verdict = Verdict(result["verdict"])
         fields = {"point": run.point, "repetition": run.repetition, "attempt": run.attempt}
         self.journal.append("run", at=now(), **fields, verdict=verdict, seconds=result["seconds"])
-        self.seen.add(key)
         self.state.add(run, verdict, result["seconds"])
         self.progress.note(run, verdict, str(result["detail"]))
 
@@ -214,17 +216,22 @@ def execute(campaign: Campaign, progress: Progress, scheduler: str | None = None
     expansion = campaign.expansion()
     points = {point.id: point for point in expansion.points}
     real = any(point.clock == REAL for point in expansion.points)
-    with campaign.held(), _workers(scheduler, campaign.plan.parallel) as (client, width):
+    with (
+        campaign.held(),
+        _handlers_put_back(),
+        _workers(scheduler, side_by_side.choice(campaign.plan).paths) as (client, widths),
+    ):
         (campaign.directory / directories.PAUSE).unlink(missing_ok=True)
         if real and scheduler is None:
             host.require()
             host.clean_leftovers()
         journal = Journal(campaign.directory / directories.JOURNAL)
-        engine = Engine(campaign, progress, journal, points, campaign.state())
+        engine = Engine(campaign, progress, journal, points, campaign.state(), widths)
         progress.begin(len(engine.state.done))
         try:
-            with _interruptible(engine), progress:
-                return engine.run(client, width)
+            _interruptible(engine)
+            with progress:
+                return engine.run(client)
         finally:
             work.STOP.set()
             distributed.wait(list(engine.flying))
@@ -233,13 +240,14 @@ def execute(campaign: Campaign, progress: Progress, scheduler: str | None = None
 
 
 @contextmanager
-def _workers(scheduler: str | None, parallel: int) -> Iterator[tuple[distributed.Client, int]]:
+def _workers(scheduler: str | None, paths: int) -> Iterator[tuple[distributed.Client, Mapping[str, int]]]:
     """Dask's workers: threads of this process, or those of a scheduler elsewhere; and how many units they take."""
     if scheduler is None:
+        widths = {VIRTUAL: SIMULATIONS, REAL: paths}
         with distributed.Client(
-            processes=False, n_workers=1, threads_per_worker=parallel, dashboard_address="127.0.0.1:0"
+            processes=False, n_workers=1, threads_per_worker=max(widths.values()), dashboard_address="127.0.0.1:0"
         ) as client:
-            yield client, parallel
+            yield client, widths
         return
     try:
         client = distributed.Client(scheduler, timeout="10 s")
@@ -247,19 +255,25 @@ def _workers(scheduler: str | None, parallel: int) -> Iterator[tuple[distributed
         raise LabError(f"no Dask scheduler answers at {scheduler}: {error}") from error
     with client:
         client.wait_for_workers(1, timeout=60)
-        yield client, max(1, sum(client.nthreads().values()))
+        yield client, dict.fromkeys((VIRTUAL, REAL), max(1, sum(client.nthreads().values())))
 
 
 @contextmanager
-def _interruptible(engine: Engine) -> Iterator[None]:
-    """Ctrl-C and SIGTERM end the campaign in order: what is in flight is stopped, what is done is kept."""
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        engine.interrupted = True
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+def _handlers_put_back() -> Iterator[None]:
+    """Signals are what they were before when all is closed; until then another Ctrl-C breaks nothing off."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _interruptible(engine: Engine) -> None:
+    """Ctrl-C and SIGTERM end the campaign in order: what is in flight is stopped, what is done is kept."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        engine.interrupted = True
+
+    for number in SIGNALS:
+        signal.signal(number, end)

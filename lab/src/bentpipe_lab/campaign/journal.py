@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bentpipe_lab.errors import CampaignError
 from bentpipe_lab.room import room
 
 SCHEMA = "bentpipe/lab/journal/1"
@@ -67,4 +68,6 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
             except ValueError:
                 continue
             if isinstance(event, dict) and "event" in event:
+                if event.get("schema", SCHEMA) != SCHEMA:
+                    raise CampaignError(f"{path} is of another version of the lab: {event['schema']}, not {SCHEMA}")
                 yield event

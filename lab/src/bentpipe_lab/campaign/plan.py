@@ -4,7 +4,7 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -103,8 +103,8 @@ class Plan:
     timeout: float
     """A run may take so many times its physical bound."""
     pause: Sequence[PauseWindow]
-    parallel: int
-    """Paths in real time that are measured side by side."""
+    parallel: int | None
+    """Paths in real time that are measured side by side; None leaves it to what the machine can do."""
     late_repeats: int
     """How often a run in which the emulator was late is repeated."""
     sample_every: str
@@ -172,7 +172,7 @@ def parse(text: str, directory: Path) -> Plan:
         rounds=rounds,
         timeout=_number("timeout", table.get("timeout", 20), 1.5, 10_000),
         pause=_pause(table.get("pause", [])),
-        parallel=_whole("parallel", table.get("parallel", 2), 1, 256),
+        parallel=_whole("parallel", table["parallel"], 1, 256) if "parallel" in table else None,
         late_repeats=_whole("late_repeats", table.get("late_repeats", 5), 0, 100),
         sample_every=str(table.get("sample_every", "1 s")),
         text=text,
@@ -180,8 +180,7 @@ def parse(text: str, directory: Path) -> Plan:
         hosts=Hosts.parse(table["hosts"], directory) if "hosts" in table else None,
     )
     _count(plan)
-    _leave_neighbours_alone(plan)
-    return plan
+    return _one_after_the_other(plan)
 
 
 def _quick(text: str) -> str:
@@ -365,10 +364,13 @@ def _count(plan: Plan) -> None:
         raise PlanError(f"{count} runs ({sizes}, repetitions {plan.repetitions.most}); {MOST_RUNS} are the most")
 
 
-def _leave_neighbours_alone(plan: Plan) -> None:
-    """Refuse paths side by side where some have neighbours: those would be the neighbours of all."""
-    if plan.parallel > 1 and any("neighbours" in axes for axes in (plan.axes, *(case.axes for case in plan.cases))):
+def _one_after_the_other(plan: Plan) -> Plan:
+    """Paths are not measured side by side where some have neighbours, who would be those of all, or on other hosts."""
+    neighbours = any("neighbours" in axes for axes in (plan.axes, *(case.axes for case in plan.cases)))
+    if neighbours and (plan.parallel or 1) > 1:
         raise PlanError(f"parallel = {plan.parallel}, but neighbours of one path slow the others: give parallel = 1")
+    alone = neighbours or plan.hosts is not None
+    return replace(plan, parallel=1) if alone and plan.parallel is None else plan
 
 
 @cache

@@ -13,6 +13,9 @@ from bentpipe_lab.campaign.unit import Run
 from bentpipe_lab.records.verdict import Verdict
 
 LINE_S = 10.0
+BELIEVED_S = 10.0
+ALMOST = 0.9
+"""Of a unit that is in flight, however long it has been."""
 SHOWN = 20
 """Runs that did not end well which are shown one by one; further ones are counted."""
 
@@ -32,6 +35,7 @@ class Progress:
         self._open = 0
         self._estimate_s = 0.0
         self._landed_s = 0.0
+        self._flying: dict[str, tuple[float, float, float]] = {}
         self._began = self._said = time.monotonic()
         self._waiting = False
 
@@ -53,15 +57,20 @@ class Progress:
             self.console.print(f"{done} runs were done before", highlight=False)
 
     def expect(self, runs: int, estimate_s: float) -> None:
-        """So many more runs, of which it is believed that they take so long."""
+        """So many more runs, of which it is believed that they take so long on the clock."""
         self._open = runs
         self._estimate_s = estimate_s
         self._landed_s = 0.0
         self._began = time.monotonic()
 
-    def landed(self, estimate_s: float) -> None:
-        """A unit is done that was believed to take so long."""
-        self._landed_s += estimate_s
+    def begun(self, unit: str, share_s: float, takes_s: float) -> None:
+        """A unit was begun: its share of all that is expected, and how long it is believed to take by itself."""
+        self._flying[unit] = (share_s, takes_s, time.monotonic())
+
+    def landed(self, unit: str) -> None:
+        """A unit is done."""
+        share_s, _, _ = self._flying.pop(unit, (0.0, 0.0, 0.0))
+        self._landed_s += share_s
 
     def note(self, run: Run, verdict: Verdict, detail: str) -> None:
         """A run is done."""
@@ -81,11 +90,18 @@ class Progress:
         self._waiting = waits
 
     def left_s(self) -> float | None:
-        """How long it will still take, seconds; None before there is anything to tell it by."""
-        spent = time.monotonic() - self._began
-        if self._landed_s <= 0 or self._estimate_s <= 0:
+        """How long it will still take, seconds; None before there is anything to tell it by.
+
+        What was believed counts as much as `BELIEVED_S` of work that took so long: a first unit tells little.
+        """
+        now = time.monotonic()
+        done_s = self._landed_s + sum(
+            share_s * min(ALMOST, (now - began) / takes_s) for share_s, takes_s, began in self._flying.values()
+        )
+        if done_s <= 0 or self._estimate_s <= 0:
             return None
-        return max(0.0, spent * (self._estimate_s - self._landed_s) / self._landed_s)
+        slower = (now - self._began + BELIEVED_S) / (done_s + BELIEVED_S)
+        return max(0.0, (self._estimate_s - done_s) * slower)
 
     def show(self) -> None:
         """Bring the display up to date."""

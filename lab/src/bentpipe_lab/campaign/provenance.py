@@ -7,6 +7,8 @@ import platform
 import shutil
 import subprocess
 import sys
+import time
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -43,11 +45,23 @@ def of_campaign(plan_text: str) -> dict[str, Any]:
     }
 
 
-def of_run(began: float, ended: float, command: list[str], **further: Any) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Watch:
+    """The moment at which something was begun; how long it took does not depend on the machine's clock being set."""
+
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
+    monotonic_s: float = field(default_factory=time.monotonic)
+
+    def took_s(self) -> float:
+        """Seconds since then."""
+        return round(time.monotonic() - self.monotonic_s, 3)
+
+
+def of_run(watch: Watch, command: list[str], **further: Any) -> dict[str, Any]:
     """What a run was done with: when, where, by which command, at what load."""
     return {
-        "began": datetime.fromtimestamp(began, UTC).isoformat(),
-        "took_s": round(ended - began, 3),
+        "began": watch.began.isoformat(),
+        "took_s": watch.took_s(),
         "host": platform.node(),
         "load": [round(value, 2) for value in os.getloadavg()],
         "command": command,

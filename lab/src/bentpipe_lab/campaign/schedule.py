@@ -1,5 +1,6 @@
 """What is to be run next: open runs, in units, in a seeded order, with an estimate of their time."""
 
+import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -20,6 +21,8 @@ CHUNK_S = 2.0
 BLOCK_S = 90.0
 """Estimated time of a unit in real time, beside what its path costs."""
 MOST_CASES = 400
+PROCESSOR_SHARE = 0.7
+"""How much of a processor a simulation gets, among others."""
 RUN_S = 0.004
 PATH_S = 4.0
 """Time to build a path in namespaces and to remove it."""
@@ -52,6 +55,13 @@ def estimate_s(points: Mapping[str, Point], each: Unit) -> float:
     if each.clock == REAL:
         total += path_s(points[each.runs[0].point])
     return total
+
+
+def on_the_clock_s(points: Mapping[str, Point], each: Unit, paths: int) -> float:
+    """What a unit adds to how long all units take, with so many paths side by side."""
+    if each.clock == REAL:
+        return estimate_s(points, each) / paths
+    return estimate_s(points, each) / len(os.sched_getaffinity(0)) / PROCESSOR_SHARE
 
 
 def run_s(point: Point) -> float:

@@ -5,7 +5,6 @@ import json
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,14 @@ from typing import Any
 import tomli_w
 
 from bentpipe_lab.campaign import provenance
-from bentpipe_lab.campaign.store import PROVENANCE, RECORDS, RESULT, SAMPLES, Store
+from bentpipe_lab.campaign.provenance import Watch
+from bentpipe_lab.campaign.store import PROVENANCE, RECORDS, RESULT, RESULT_SCHEMA, SAMPLES, Store
 from bentpipe_lab.campaign.unit import Run, Unit
 from bentpipe_lab.errors import DiskFullError, ProgramError
 from bentpipe_lab.net import host
 from bentpipe_lab.records import parts, simulation
 from bentpipe_lab.room import lacks_room
 
-RESULT_SCHEMA = "bentpipe/lab/run/1"
 POLL_S = 0.05
 
 
@@ -44,11 +43,11 @@ def _simulate(unit: Unit, open_runs: list[Run], store: Store, stop: threading.Ev
     cases = {point: unit.points[point]["simulation"] for point in dict.fromkeys(run.point for run in open_runs)}
     plan = _plan(cases, max(run.repetition for run in open_runs))
     with tempfile.TemporaryDirectory(prefix="bentpipe-") as directory:
-        began = time.time()
+        watch = Watch()
         command = _run(plan, Path(directory), stop)
         if stop.is_set():
             return  # its last run may not be whole
-        used = provenance.of_run(began, time.time(), command, binary_sha256=provenance.binary_sha256())
+        used = provenance.of_run(watch, command, binary_sha256=provenance.binary_sha256())
         for simulated in simulation.runs(Path(directory, RECORDS)):
             run = wanted.get((simulated.case, simulated.seed))
             if run is not None:

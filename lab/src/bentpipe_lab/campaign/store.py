@@ -9,10 +9,13 @@ from typing import Any
 import fsspec
 
 from bentpipe_lab.campaign.unit import Run
+from bentpipe_lab.errors import CampaignError
+from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.room import room
 
 RESULT = "result.json"
 """Written last: a run that has it is complete."""
+RESULT_SCHEMA = "bentpipe/lab/run/1"
 RECORDS = "records.jsonl"
 SAMPLES = "samples.jsonl"
 PROVENANCE = "provenance.json"
@@ -61,9 +64,20 @@ class Store:
         return bool(self._files.exists(f"{self._root}/{run.directory}/{RESULT}"))
 
     def result(self, run: Run) -> dict[str, Any]:
-        """What came of a run."""
-        result: dict[str, Any] = json.loads(self.text(run, RESULT))
-        return result
+        """What came of a run; an error where it is damaged, or of another version of the lab."""
+        where = f"{self.url}/{run.directory}/{RESULT}"
+        try:
+            result = json.loads(self.text(run, RESULT))
+            schema = result["schema"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise CampaignError(
+                f"{where} is damaged; without its directory `bentpipe-lab resume` does the run again"
+            ) from error
+        if schema != RESULT_SCHEMA or result["verdict"] not in set(Verdict):
+            raise CampaignError(
+                f"{where} is of another version of the lab: {schema}, verdict {result.get('verdict')!r}"
+            )
+        return dict(result)
 
     def text(self, run: Run, name: str) -> str:
         """One file of a run."""

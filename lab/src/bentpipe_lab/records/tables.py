@@ -10,6 +10,7 @@ import polars as pl
 from bentpipe_lab.campaign.directory import Campaign
 from bentpipe_lab.campaign.store import SAMPLES, Store
 from bentpipe_lab.campaign.unit import Run
+from bentpipe_lab.errors import CampaignError
 from bentpipe_lab.room import room, whole
 
 RUNS_TABLE, SAMPLES_TABLE, METRICS_TABLE = "runs.parquet", "samples.parquet", "metrics.parquet"
@@ -66,13 +67,28 @@ def write(campaign: Campaign) -> tuple[Path, Path, Path]:
 
 def read(directory: Path) -> pl.DataFrame:
     """The runs of a campaign whose tables are written."""
-    return pl.read_parquet(directory / RUNS_TABLE)
+    return _read(directory / RUNS_TABLE, [*_RESULT_SCHEMA, "place", "clock", "limit_s", "counts"])
 
 
 def metrics(directory: Path) -> pl.DataFrame:
     """The further figures of a campaign's runs, a row each."""
     path = directory / METRICS_TABLE
-    return pl.read_parquet(path) if path.exists() else pl.DataFrame(schema=METRICS_SCHEMA)
+    return _read(path, list(METRICS_SCHEMA)) if path.exists() else pl.DataFrame(schema=METRICS_SCHEMA)
+
+
+def _read(file: Path, columns: Sequence[str]) -> pl.DataFrame:
+    """A table, or an error where it is damaged, or of another version."""
+    try:
+        table = pl.read_parquet(file)
+    except pl.exceptions.PolarsError as error:
+        raise CampaignError(f"{file} is damaged; `bentpipe-lab report {file.parent}` writes it again") from error
+    lacking = [name for name in columns if name not in table.columns]
+    if lacking:
+        raise CampaignError(
+            f"{file} is of another version of the lab, without {', '.join(lacking)};"
+            f" `bentpipe-lab report {file.parent}` writes it again"
+        )
+    return table
 
 
 def axes(runs: pl.DataFrame) -> list[str]:

@@ -1,6 +1,5 @@
 """The report of a campaign: a directory of static files, for a browser on any screen."""
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +34,8 @@ from bentpipe_lab.workloads import WORKLOADS
 PAGE, FIGURES, DATA = "index.html", "figures", "data"
 SHOWN_FAILURES = 60
 MOST_COMPARED = 400
+MANY_LINES = 60
+"""A longer table is folded until somebody wants to see it."""
 SIGNIFICANT = 0.05
 
 
@@ -91,8 +92,8 @@ def summary(rows: Sequence[PointRow]) -> pl.DataFrame:
                 "n_total": row.n_total,
                 "late": row.late,
                 "median_s": row.interval.median if row.interval else None,
-                "low_s": row.interval.low if row.interval else None,
-                "high_s": row.interval.high if row.interval else None,
+                "low_s": row.interval.low if row.interval and row.interval.told else None,
+                "high_s": row.interval.high if row.interval and row.interval.told else None,
                 "bound_s": row.bound_s,
                 "x_bound": row.x_bound,
                 "goodput_mbit_s": row.goodput_mbit_s,
@@ -110,7 +111,8 @@ def metric_summary(figures: Sequence[MetricRow]) -> pl.DataFrame:
         [
             {
                 "point": each.row.point, "metric": each.metric, "n": each.interval.n, "median": each.interval.median,
-                "low": each.interval.low, "high": each.interval.high,
+                "low": each.interval.low if each.interval.told else None,
+                "high": each.interval.high if each.interval.told else None,
             }
             for each in figures
         ],
@@ -131,7 +133,8 @@ def _page(
     )  # fmt: skip
     environment.filters["seconds"] = seconds
     environment.filters["times"] = times
-    provenance = json.loads((campaign.directory / directories.PROVENANCE).read_text())
+    environment.globals["many"] = MANY_LINES
+    provenance = directories.provenance_of(campaign.directory)
     verdicts = Counter[str]()
     for row in rows:
         verdicts.update(row.verdicts)

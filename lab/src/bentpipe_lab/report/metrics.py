@@ -12,6 +12,8 @@ from bentpipe_lab.workloads import WORKLOADS
 from bentpipe_lab.workloads.contract import Metric
 
 MOST_CHARTS = 12
+LEAST_OF_A_BOX = 5
+"""Fewer values are dots."""
 _UNITS = {"_s": "s", "_mbit_s": "Mbit/s"}
 _WORDS = {"rtt": "round-trip time", "udp": "UDP", "sd": "standard deviation", "mb": "MB"}
 _OF_A_LOAD = re.compile(r"(.+)_(\d+)_s")
@@ -57,21 +59,28 @@ def boxes(name: str, rows: Sequence[MetricRow], looks: Looks) -> Chart:
             indices.add(index)
             place = index + (variants.index(each.row.variant) - (len(variants) - 1) / 2) * width
             colour = looks.colour(each.row.variant)
-            drawn = axes.boxplot(
-                [each.values], positions=[place], widths=width * 0.8, patch_artist=True, manage_ticks=False,
-                medianprops={"color": INK}, flierprops={"markersize": 2},
-            )  # fmt: skip
-            drawn["boxes"][0].set(facecolor=colour, alpha=0.6, label=each.row.variant)
+            if len(each.values) < LEAST_OF_A_BOX:
+                axes.plot(
+                    [place] * len(each.values), each.values, marker="o", markersize=5, linestyle="none", color=colour,
+                    label=each.row.variant,
+                )  # fmt: skip
+            else:
+                drawn = axes.boxplot(
+                    [each.values], positions=[place], widths=width * 0.8, patch_artist=True, manage_ticks=False,
+                    medianprops={"color": INK}, flierprops={"markersize": 2},
+                )  # fmt: skip
+                drawn["boxes"][0].set(facecolor=colour, alpha=0.6, label=each.row.variant)
             table += [{"point": each.row.point, "load": index, "seconds": value} for value in each.values]
         axes.set_xticks(sorted(indices))
         axes.set_title(title, fontsize=8)
         axes.set_xlabel("load since the profile was made")
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.1 * max(max(each.values) for each in some) or 1)
         axes.grid(visible=True, axis="y")
     finish(figure, cells, f"{name.replace('_', ' ')}, s")
     return Chart(
         f"loads-{name.replace('_', '-')}", drawing(figure),
-        f"{name.replace('_', ' ')} by the index of the load; boxes are quartiles.",
+        f"{name.replace('_', ' ')} by the index of the load; boxes are quartiles, fewer than {LEAST_OF_A_BOX} runs are"
+        " dots.",
         f"Box plots of {name.replace('_', ' ')} in {len(panels)} panels", table,
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from bentpipe_lab.analysis import campaign as analysis
 from bentpipe_lab.analysis.campaign import MetricRow, PointRow
+from bentpipe_lab.analysis.statistics import Interval
 from bentpipe_lab.campaign import directory as directories
 from bentpipe_lab.campaign.directory import Campaign
 from bentpipe_lab.campaign.store import PROVENANCE
@@ -41,16 +42,20 @@ def _lines(row: PointRow, figures: Sequence[MetricRow]) -> Iterator[list[Any]]:
     others = "; ".join(f"{count} {verdict}" for verdict, count in row.verdicts.items() if verdict != "ok")
     counts = [row.n_ok, row.n_total, row.late]
     if not of_fixed_length(row.workload) or row.interval is None:
-        found = row.interval
-        values = ["", "", ""] if found is None else [_short(each) for each in (found.median, found.low, found.high)]
-        yield [SECONDS, *counts, *values, _short(row.bound_s), others]
+        yield [SECONDS, *counts, *_values(row.interval), _short(row.bound_s), others]
     for each in figures:
-        values = [_short(value) for value in (each.interval.median, each.interval.low, each.interval.high)]
-        yield [each.metric, each.interval.n, *counts[1:], *values, "", others]
+        yield [each.metric, each.interval.n, *counts[1:], *_values(each.interval), "", others]
+
+
+def _values(found: Interval | None) -> list[str]:
+    """The median, and its interval where there is one."""
+    if found is None:
+        return ["", "", ""]
+    return [_short(found.median), *([_short(found.low), _short(found.high)] if found.told else ["", ""])]
 
 
 def _head(campaign: Campaign) -> Iterator[str]:
-    begun = json.loads((campaign.directory / directories.PROVENANCE).read_text())
+    begun = directories.provenance_of(campaign.directory)
     machine = begun["machine"]
     yield f"{campaign.plan.name}: {campaign.plan.source}"
     yield (
@@ -62,7 +67,7 @@ def _head(campaign: Campaign) -> Iterator[str]:
         yield f"load of the machine in the runs: {loads[0]:.1f} to {loads[-1]:.1f}, median {loads[len(loads) // 2]:.1f}"
     yield (
         "n of n_total runs ended well; late: attempts in which the emulator was late, which count nowhere; median with"
-        " its 95 % interval; bound: the least time that physics allows"
+        " its 95 % interval, which one run has not; bound: the least time that physics allows"
     )
 
 

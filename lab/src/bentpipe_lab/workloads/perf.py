@@ -1,10 +1,14 @@
 """A transfer of a fixed time by `bentpipe perf`: establishment, first byte, goodput, the sender's window."""
 
+import gzip
 import json
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from bentpipe_lab.errors import PlanError
 from bentpipe_lab.net import content, host, product
 from bentpipe_lab.net.authority import Authority
 from bentpipe_lab.net.link import Link
@@ -18,6 +22,29 @@ from bentpipe_lab.workloads.programs import inside
 
 SECONDS = "15"
 """As Kosek et al. measured."""
+
+
+class Qlogs:
+    """What both ends write of what they do, compressed: `bentpipe trace` reads it so."""
+
+    def __init__(self, directory: Path) -> None:
+        self._place = Path(tempfile.mkdtemp(prefix="qlog-", dir=directory)).absolute()
+
+    def of(self, end: str) -> Sequence[str | Path]:
+        """Arguments of an end."""
+        return ["--qlog", self._place / end]
+
+    def kept(self) -> dict[str, str]:
+        """The files by the names that they are kept under; of several connections, those before the last resumed it."""
+        found = {}
+        for end in ("client", "server"):
+            for number, log in enumerate(sorted((self._place / end).glob("*.sqlog")), start=1):
+                compressed = self._place / f"{end}-{number}.sqlog.gz"
+                with log.open("rb") as text, gzip.open(compressed, "wb", compresslevel=6) as file:
+                    shutil.copyfileobj(text, file)
+                log.unlink()
+                found[compressed.name] = str(compressed)
+        return found
 
 
 class Perf(Workload):
@@ -39,6 +66,7 @@ class Perf(Workload):
         "seconds": Option(SECONDS, check=whole),
         "resumed": Option("no", ("no", "yes")),
         "over": Option(QUIC, (QUIC, TCP)),
+        "qlog": Option("no", ("no", "yes")),
     }
     metrics: ClassVar[Mapping[str, Metric]] = {
         "goodput_mbit_s": Metric("goodput", "Mbit/s", "more"),
@@ -53,9 +81,11 @@ class Perf(Workload):
     }
 
     def check(self) -> None:
-        """By the name of the controller; of TCP it is the kernel's."""
+        """By the name of the controller, which over TCP is the kernel's; and over TCP there is no qlog."""
         if self.over == QUIC:
             product.check_controller(self.option("controller"))
+        elif self.option("qlog") == "yes":
+            raise PlanError('workload.qlog = "yes": over TCP there is none')
 
     def run(self, path: Topology) -> Outcome:
         """One connection; the receiver's and the sender's reports of it."""
@@ -68,8 +98,10 @@ class Perf(Workload):
         ]  # fmt: skip
         own: list[str | Path] = ["--certificate", identity.chain, "--key", identity.key] if quic else []
         trusted: list[str | Path] = ["--ca", authority.certificate, "--name", content.PERF_HOST] if quic else []
+        qlogs = Qlogs(path.directory) if self.option("qlog") == "yes" else None
         server = path.start("perf-server", path.server, [
             host.binary(), "perf", "server", "--listen", f"{SERVER4}:{content.PERF_PORT}", *own, *ends,
+            *(qlogs.of("server") if qlogs else []),
         ])  # fmt: skip
         try:
             server.wait_line("perf server on")
@@ -79,6 +111,7 @@ class Perf(Workload):
                 *trusted,
                 f"--{direction}", f"{self.option('seconds')} s", *ends,
                 *(["--resume"] if self.option("resumed") == "yes" else []),
+                *(qlogs.of("client") if qlogs else []),
             ]  # fmt: skip
             with inside.started(path, argv) as process:
                 printed, said = inside.heard(process)
@@ -91,7 +124,9 @@ class Perf(Workload):
             other = json.loads(server.wait_line("{"))
         finally:
             server.stop()
-        return judged(*((report, other) if direction == "download" else (other, report)), report)
+        outcome = judged(*((report, other) if direction == "download" else (other, report)), report)
+        outcome.files.update(qlogs.kept() if qlogs else {})
+        return outcome
 
     def bound_s(self, link: Link) -> float:
         """Its length."""
