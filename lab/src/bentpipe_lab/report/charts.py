@@ -359,7 +359,7 @@ def _stacked(name: str, title: str, drawn: Sequence[tuple[str, PointRow, pl.Data
     panels[-1].set_xlabel("seconds since the run began")
     return Chart(
         name, drawing(figure),
-        "The first run of each that ended well: what arrives, the sender's window, the round-trip time it sees"
+        "The first run of each that ended well: what arrives in order, the sender's window, the round-trip time it sees"
         f"{', and how long packets wait in the queue' if queued else ''}.",
         f"{', '.join(names)} over time, {title}", table,
     )  # fmt: skip
