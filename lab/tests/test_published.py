@@ -100,5 +100,6 @@ def test_the_quick_form_of_a_study_leaves_time_for_repeats_in_ten_minutes(name: 
     points = expand(plan_).points
     by_id = {point.id: point for point in points}
     units = schedule.units(plan_, points, schedule.open_runs(plan_, points, State()))
-    real_s = sum(schedule.estimate_s(by_id, each) for each in units if each.clock == "real") / side_by_side.DEFAULT
+    paths = plan_.parallel or side_by_side.DEFAULT
+    real_s = sum(schedule.on_the_clock_s(by_id, each, paths) for each in units if each.clock == "real")
     assert 0 < real_s < 400

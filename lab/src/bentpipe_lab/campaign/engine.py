@@ -227,7 +227,8 @@ def execute(campaign: Campaign, progress: Progress, scheduler: str | None = None
             host.clean_leftovers()
         journal = Journal(campaign.directory / directories.JOURNAL)
         engine = Engine(campaign, progress, journal, points, campaign.state(), widths)
-        progress.begin(len(engine.state.done))
+        still = schedule.open_runs(campaign.plan, expansion.points, engine.state)
+        progress.begin(len(engine.state.done.keys() - {(run.point, run.repetition) for run in still}))
         try:
             _interruptible(engine)
             with progress:
