@@ -5,7 +5,7 @@ import re
 from bentpipe_lab.net.process import Process
 from bentpipe_lab.systems.tunnel import Bentpipe
 
-SKMEM = re.compile(r"skmem:\(r(\d+),rb\d+,t(\d+),")
+SKMEM = re.compile(r"skmem:\(r(\d+),rb\d+,t\d+,tb\d+,f\d+,w(\d+),")
 
 
 def ends(tunnel: Bentpipe) -> tuple[Process, Process]:

@@ -270,6 +270,22 @@ def test_pages_have_one_distribution_together(tmp_path: Path) -> None:
     assert all(20 <= count <= 24 for count in whole["len"])
 
 
+def test_tcp_and_quic_over_one_link_are_drawn_beside_each_other(tmp_path: Path) -> None:
+    text = TEXT.replace('["direct", "bentpipe"]', '"direct"').replace(
+        '["first byte", "page HTTP/2"]', '["iperf3", "perf", "first byte"]'
+    )
+    text = text[: text.index("controller =")]
+    made = made_up(tmp_path / "beside", text)
+    page = report.write(made)
+    for number, scenario in enumerate(("geo", "leo"), start=1):
+        table = pl.read_csv(page.parent / report.DATA / f"transports-{number}.csv")
+        assert {name.split("-")[0] for name in table["point"]} == {scenario}
+        assert table["point"].n_unique() == 2, "one of fixed length over each transport"
+        drawing = (page.parent / report.FIGURES / f"transports-{number}.svg").read_text()
+        assert "iperf3" in drawing
+        assert "perf" in drawing.replace("iperf3", "")
+
+
 def test_campaigns_are_compared_point_by_point(tmp_path: Path, campaign: directory.Campaign) -> None:
     slower = made_up(tmp_path / "slower", factor=1.5, samples=0)
     out = io.StringIO()

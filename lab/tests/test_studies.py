@@ -9,9 +9,10 @@ from rich.console import Console
 
 from bentpipe_lab.analysis.campaign import MetricRow, PointRow
 from bentpipe_lab.analysis.statistics import median_interval
-from bentpipe_lab.campaign import plan
+from bentpipe_lab.campaign import directory, plan, points
 from bentpipe_lab.errors import UnknownNameError
 from bentpipe_lab.records import parts, published
+from bentpipe_lab.report import campaign as report
 from bentpipe_lab.studies import controllers, endres, kuhn, run
 from bentpipe_lab.studies.section import Cell
 
@@ -159,3 +160,16 @@ def test_every_study_has_its_campaigns() -> None:
 def test_a_study_that_nobody_has_is_told_with_the_nearest(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="no study 'bujary'; did you mean 'bujari'"):
         run.studies(tmp_path, ["bujary"], Console(), quick=True, virtual=True)
+
+
+def test_the_page_that_leads_to_the_reports_says_when_and_on_what_they_were_measured(tmp_path: Path) -> None:
+    text = 'name = "small"\nsource = "nobody"\n[axes]\nscenario = "geo"\nsystem = "quic"\nworkload = "download 2 MB"\n'
+    its_plan = plan.parse(text, tmp_path)
+    campaign = directory.begin(its_plan, points.expand(its_plan), tmp_path / "small", None)
+    report.write(campaign)
+    run._contents(tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    provenance = directory.provenance_of(campaign.directory)
+    for needed in (provenance["begun"], provenance["revision"], provenance["machine"]["host"], campaign.store_url):
+        assert needed in page
+    assert 'href="small/report/index.html"' in page

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bentpipe_os::http_connect::{self, Proxy};
+use bentpipe_os::kernel_memory::KernelMemory;
 use bentpipe_os::machine::{self, Machine};
 use bentpipe_os::privileges::{self, Needs};
 use bentpipe_os::ways::Ways;
@@ -198,6 +199,7 @@ async fn serve(files: Files, mut config: config::Terminal, open_files: u64) -> R
 
     let mut tasks = JoinSet::new();
     let mut taken = Vec::new();
+    let memory = KernelMemory::beside(config.transport.memory);
     if let Some(socks5) = &config.ingress.socks5 {
         let listener = ingress::listen(socks5.listen).await.map_err(|error| {
             daemon::cannot_listen("ingress.socks5.listen", "TCP", socks5.listen, &error)
@@ -207,7 +209,12 @@ async fn serve(files: Files, mut config: config::Terminal, open_files: u64) -> R
             users: files.users(socks5.users.as_ref())?,
             after_origin: socks5.answer == Answer::AfterOrigin,
         };
-        tasks.spawn(ingress::socks5(listener, proxy, terminal.clone()));
+        tasks.spawn(ingress::socks5(
+            listener,
+            proxy,
+            memory.clone(),
+            terminal.clone(),
+        ));
         taken.push(format!("SOCKS5 on {}", socks5.listen));
     }
     if let Some(http) = &config.ingress.http {
@@ -220,7 +227,12 @@ async fn serve(files: Files, mut config: config::Terminal, open_files: u64) -> R
             after_origin: http.answer == Answer::AfterOrigin,
             socks5: config.ingress.socks5.as_ref().map(|socks5| socks5.listen),
         };
-        tasks.spawn(http_connect::serve(listener, proxy, terminal.clone()));
+        tasks.spawn(http_connect::serve(
+            listener,
+            proxy,
+            memory.clone(),
+            terminal.clone(),
+        ));
         taken.push(format!("HTTP CONNECT on {}", http.listen));
     }
     terminal.quic_choice().measure(measures_quic(&config));
@@ -282,6 +294,7 @@ async fn serve(files: Files, mut config: config::Terminal, open_files: u64) -> R
             by_name,
             held.clone(),
             port_53.clone(),
+            memory.clone(),
             terminal.clone(),
         ));
         if let Some(listener) = installed.ipv6 {
@@ -290,6 +303,7 @@ async fn serve(files: Files, mut config: config::Terminal, open_files: u64) -> R
                 by_name,
                 held,
                 port_53.clone(),
+                memory.clone(),
                 terminal.clone(),
             ));
         }

@@ -24,6 +24,7 @@ use ipnet::IpNet;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 
+use crate::kernel_memory::KernelMemory;
 use crate::listener::{accept, is_welcome};
 use crate::tcp::TcpFlow;
 use crate::users::Users;
@@ -51,11 +52,12 @@ pub struct Proxy {
 }
 
 /// Serves CONNECT at `listener`, for ever.
-pub async fn serve(listener: TcpListener, proxy: Proxy, terminal: Terminal) {
+pub async fn serve(listener: TcpListener, proxy: Proxy, memory: KernelMemory, terminal: Terminal) {
     let proxy = Arc::new(proxy);
     let places = Arc::new(Semaphore::new(MAX_ASKING));
     accept(listener, move |stream| {
         let (proxy, terminal, places) = (proxy.clone(), terminal.clone(), places.clone());
+        let memory = memory.clone();
         async move {
             if !is_welcome(&stream, &proxy.clients) {
                 return Err(io::Error::other("not among ingress.http.clients"));
@@ -63,14 +65,19 @@ pub async fn serve(listener: TcpListener, proxy: Proxy, terminal: Terminal) {
             let Ok(_place) = places.try_acquire() else {
                 return Err(io::Error::other("too many connections without a request"));
             };
-            converse(stream, &proxy, &terminal).await
+            converse(stream, &proxy, &memory, &terminal).await
         }
     })
     .await;
 }
 
 /// Answers the requests of one connection, until it is closed or becomes a tunnel.
-async fn converse(stream: TcpStream, proxy: &Proxy, terminal: &Terminal) -> io::Result<()> {
+async fn converse(
+    stream: TcpStream,
+    proxy: &Proxy,
+    memory: &KernelMemory,
+    terminal: &Terminal,
+) -> io::Result<()> {
     let here = stream.local_addr()?;
     let client = stream.peer_addr()?.ip().to_canonical();
     let service = service_fn(async |mut request: Request<Incoming>| {
@@ -78,9 +85,9 @@ async fn converse(stream: TcpStream, proxy: &Proxy, terminal: &Terminal) -> io::
             Ok(target) => target,
             Err(response) => return Ok::<_, Infallible>(*response),
         };
-        let terminal = terminal.clone();
+        let (memory, terminal) = (memory.clone(), terminal.clone());
         let upgrade = hyper::upgrade::on(&mut request);
-        let upgraded = async { socket(upgrade.await.map_err(io::Error::other)?) };
+        let upgraded = async move { socket(upgrade.await.map_err(io::Error::other)?, &memory) };
         if !proxy.after_origin {
             tokio::spawn(async move {
                 match upgraded.await {
@@ -112,11 +119,11 @@ async fn converse(stream: TcpStream, proxy: &Proxy, terminal: &Terminal) -> io::
 }
 
 /// The connection itself, after the head of its answer was sent.
-fn socket(upgraded: hyper::upgrade::Upgraded) -> io::Result<TcpFlow> {
+fn socket(upgraded: hyper::upgrade::Upgraded, memory: &KernelMemory) -> io::Result<TcpFlow> {
     let parts = upgraded
         .downcast::<TokioIo<TcpStream>>()
         .map_err(|_| io::Error::other("not a TCP connection"))?;
-    let mut flow = TcpFlow::new(parts.io.into_inner())?;
+    let mut flow = TcpFlow::new(parts.io.into_inner())?.bounded(memory)?;
     flow.put_back(parts.read_buf);
     Ok(flow)
 }

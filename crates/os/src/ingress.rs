@@ -16,6 +16,7 @@ use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::oneshot;
 
+use crate::kernel_memory::KernelMemory;
 use crate::listener::{accept, is_welcome};
 use crate::tcp::TcpFlow;
 use crate::tproxy::held::Held;
@@ -33,10 +34,12 @@ pub async fn transparent(
     by_name: bool,
     held: Option<Held>,
     resolver: Option<Resolver>,
+    memory: KernelMemory,
     terminal: Terminal,
 ) {
     accept(listener, move |stream| {
         let (terminal, resolver, held) = (terminal.clone(), resolver.clone(), held.clone());
+        let memory = memory.clone();
         async move {
             // TPROXY leaves the destination in place: it is this socket's own address.
             let (peer, destination) = (stream.peer_addr()?, stream.local_addr()?);
@@ -46,7 +49,7 @@ pub async fn transparent(
                 .as_ref()
                 .and_then(|held| held.waiting(peer, destination));
             if let Some(give) = waiting {
-                let _ = give.send(TcpFlow::prepared(stream));
+                let _ = give.send(TcpFlow::prepared(stream).bounded(&memory)?);
                 return Ok(());
             }
             if let Some(resolver) = resolver
@@ -59,7 +62,7 @@ pub async fn transparent(
             if by_name {
                 target = terminal.named(client, target);
             }
-            let socket = TcpFlow::prepared(stream);
+            let socket = TcpFlow::prepared(stream).bounded(&memory)?;
             let refusal = terminal.carry_for(client, socket, target).await;
             if let (Some(held), Some(refusal)) = (held, refusal) {
                 held.refused(destination, &refusal);
@@ -82,10 +85,15 @@ pub struct Socks5 {
 }
 
 /// Serves SOCKS5 (RFC 1928), CONNECT and UDP ASSOCIATE, for ever.
-pub async fn socks5(listener: TcpListener, proxy: Socks5, terminal: Terminal) {
+pub async fn socks5(
+    listener: TcpListener,
+    proxy: Socks5,
+    memory: KernelMemory,
+    terminal: Terminal,
+) {
     let proxy = Arc::new(proxy);
     accept(listener, move |stream| {
-        let (proxy, terminal) = (proxy.clone(), terminal.clone());
+        let (proxy, memory, terminal) = (proxy.clone(), memory.clone(), terminal.clone());
         async move {
             if !is_welcome(&stream, &proxy.clients) {
                 return Err(io::Error::other("not among ingress.socks5.clients"));
@@ -106,7 +114,7 @@ pub async fn socks5(listener: TcpListener, proxy: Socks5, terminal: Terminal) {
                         // Nothing is heard when there is no place for another flow.
                         let heard = heard.await.unwrap_or_else(|_| Err(no_place()));
                         if let Some(stream) = answer(protocol, bound, heard).await? {
-                            let _ = give.send(TcpFlow::new(stream)?);
+                            let _ = give.send(TcpFlow::new(stream)?.bounded(&memory)?);
                         }
                         io::Result::Ok(())
                     };
@@ -114,7 +122,8 @@ pub async fn socks5(listener: TcpListener, proxy: Socks5, terminal: Terminal) {
                 }
                 Some(Asked::Connect(protocol, target)) => {
                     let stream = protocol.reply_success(bound).await;
-                    let socket = TcpFlow::new(stream.map_err(io::Error::other)?)?;
+                    let socket =
+                        TcpFlow::new(stream.map_err(io::Error::other)?)?.bounded(&memory)?;
                     terminal.carry_for(client, socket, target).await;
                     Ok(())
                 }

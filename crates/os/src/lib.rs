@@ -28,7 +28,7 @@ pub mod tproxy;
 pub mod ip;
 pub mod ip_gateway;
 mod socket_option;
-mod receive_memory;
+pub mod kernel_memory;
 pub mod tcp;
 pub mod initial_window;
 pub mod tcp_options;

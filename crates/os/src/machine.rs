@@ -7,13 +7,14 @@ use std::sync::Arc;
 use bentpipe_tunnel::sockets::{Dial, Resolve};
 use bentpipe_units::Bytes;
 use hickory_resolver::proto::op::Message;
+use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 
+use crate::kernel_memory::KernelMemory;
 use crate::own_addresses::OwnAddresses;
-use crate::receive_memory::ReceiveMemory;
 use crate::resolver::Resolver;
 use crate::socket_option;
-use crate::tcp::TcpFlow;
+use crate::tcp::{self, TcpFlow};
 use crate::udp::UdpFlow;
 
 /// What an origin may send before the gateway has read any of it: 100 Mbit/s at 80 ms.
@@ -23,16 +24,16 @@ const ORIGIN_WINDOW: libc::c_int = 1 << 20;
 #[derive(Debug, Clone)]
 pub struct Machine {
     resolver: Resolver,
-    receive: ReceiveMemory,
+    memory: KernelMemory,
     own: OwnAddresses,
 }
 
 impl Machine {
-    /// A dialler whose connections may hold half of `memory` unread in the kernel.
+    /// A dialler whose connections may hold half of `memory` in the kernel.
     pub fn new(memory: Bytes) -> Self {
         Self {
             resolver: Resolver::default(),
-            receive: ReceiveMemory::new(memory.as_u64() / 2),
+            memory: KernelMemory::beside(memory),
             own: OwnAddresses::default(),
         }
     }
@@ -98,17 +99,14 @@ fn socket(address: SocketAddr) -> io::Result<TcpSocket> {
 
 impl Machine {
     async fn connect(&self, socket: TcpSocket, address: SocketAddr) -> io::Result<TcpFlow> {
-        let lent = self.receive.lend();
-        if let Some(bytes) = lent.fixed() {
-            socket.set_recv_buffer_size(bytes)?;
-        }
+        let lent = self.memory.lend();
+        tcp::prepare(SockRef::from(&socket))?;
+        lent.bound(SockRef::from(&socket))?;
         let stream = socket.connect(address).await?;
-        if lent.fixed().is_none() {
+        if lent.is_tuned() {
             open_window(&stream);
         }
-        let mut flow = TcpFlow::new(stream)?;
-        flow.lent = Some(lent);
-        Ok(flow)
+        Ok(TcpFlow::prepared(stream).lent(lent))
     }
 }
 

@@ -13,14 +13,11 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::receive_memory::Lent;
+use crate::kernel_memory::{KernelMemory, Lent, UNSENT};
 
 /// A peer that has vanished without a word is noticed after about ten minutes; RFC
 /// 5382 lets NATs forget a silent connection after two hours at the earliest.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(300), Duration::from_secs(60), 5);
-
-/// What the kernel takes of a flow before it can send it, bytes.
-const UNSENT: u32 = 128 * 1024;
 
 /// A connection that is reset when it is dropped, also when the process is killed.
 #[derive(Debug)]
@@ -28,8 +25,8 @@ pub struct TcpFlow {
     stream: Arc<TcpStream>,
     /// What was read of it before it became a flow.
     early: Bytes,
-    /// What the kernel may hold for it, if that is counted.
-    pub(crate) lent: Option<Lent>,
+    /// What the kernel may hold for it, if that is bounded.
+    lent: Option<Lent>,
 }
 
 impl TcpFlow {
@@ -46,6 +43,19 @@ impl TcpFlow {
             early: Bytes::new(),
             lent: None,
         }
+    }
+
+    /// The same, which the kernel may hold a part of `memory` for.
+    pub(crate) fn bounded(self, memory: &KernelMemory) -> io::Result<Self> {
+        let lent = memory.lend();
+        lent.bound(SockRef::from(&*self.stream))?;
+        Ok(self.lent(lent))
+    }
+
+    /// The same, bound to what it was `lent` already.
+    pub(crate) fn lent(mut self, lent: Lent) -> Self {
+        self.lent = Some(lent);
+        self
     }
 
     /// Gives back what was read too much: it is read again, first of all.

@@ -365,15 +365,16 @@ impl State {
     }
 
     /// Flows never wait for the session's window: it is what they are lent, and what the
-    /// next ones will be.
+    /// next ones will be, and the eighth of it that the library keeps to itself: it tells
+    /// of room only when there is so much.
     fn session_window(&mut self, pool: &Pool) -> Option<VarInt> {
         let floors = FLOOR * (self.flows.len() as u64 + 1);
         // Of all that one session's floors could be, no more than a part of the memory.
         let floors = floors.min(pool.0.total / 4);
         // Streams may begin before their peer has heard of a smaller default.
         let next = 4 * self.default;
-        let wanted = (self.lent + floors + next + SESSION_SLACK).max(SESSION_BASE);
-        let wanted = wanted.next_multiple_of(SESSION_STEP);
+        let needed = (self.lent + floors + next + SESSION_SLACK).max(SESSION_BASE);
+        let wanted = (needed + needed / 7).next_multiple_of(SESSION_STEP);
         // It is lowered with hesitation: what has been told cannot be taken back at once.
         if wanted > self.session || wanted < self.session / 2 {
             self.session = wanted;

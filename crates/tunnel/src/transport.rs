@@ -69,7 +69,8 @@ pub struct Transport {
     /// The longest round trip to the other end; sizes the windows and the first timeouts.
     #[schemars(with = "String")]
     pub expected_rtt: Span,
-    /// What all sessions of this end may hold together.
+    /// What all sessions of this end may hold together; the kernel may hold half as much again for
+    /// their connections.
     #[schemars(with = "String")]
     pub memory: Bytes,
     /// Where controllers that probe at random begin; drawn by whoever starts this end.

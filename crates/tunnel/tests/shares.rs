@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bentpipe_link::Scenario;
 use bentpipe_tunnel::sockets::Socket as _;
+use bentpipe_tunnel::transport::Transport;
 use bentpipe_units::{Bytes, Rate};
 use bentpipe_vnet::clock::Clock;
 use bentpipe_vnet::host::HostSpec;
@@ -21,6 +22,12 @@ const ORIGIN: &str = "93.184.216.34:80";
 const GEO: &str = "name = \"geo\"\n\
     [forward]\nrate = \"20 Mbit/s\"\ndelay = \"250 ms\"\nqueue = \"375 kB\"\n\
     [return]\nrate = \"5 Mbit/s\"\ndelay = \"250 ms\"\nqueue = \"100 kB\"\n";
+
+/// Takes what is sent, as long as it likes.
+const SINK: &str = "93.184.216.34:9";
+const SHORT: &str = "name = \"short\"\n\
+    [forward]\nrate = \"100 Mbit/s\"\ndelay = \"20 ms\"\nqueue = \"1250 kB\"\n\
+    [return]\nrate = \"50 Mbit/s\"\ndelay = \"20 ms\"\nqueue = \"1250 kB\"\n";
 
 fn geo() -> Setup {
     let mut setup = Setup {
@@ -264,6 +271,73 @@ fn hosts_have_equal_shares_whatever_their_number_of_flows() {
 #[test]
 fn hosts_have_equal_shares_on_loaded_machines() {
     share_of_one_beside_sixteen(HostSpec::LOADED, 0.95);
+}
+
+/// Which way a transfer goes.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Download,
+    Upload,
+}
+
+/// An origin that reads `bytes` of each connection, and no more.
+fn read_a_part(mut connections: UnboundedReceiver<Stream>, bytes: u64) {
+    tokio::spawn(async move {
+        let mut stopped = Vec::new();
+        while let Some(mut stream) = connections.recv().await {
+            read_for(&mut stream, bytes, Duration::from_secs(60)).await;
+            stopped.push(stream);
+        }
+    });
+}
+
+/// A transfer of which `bytes` are read, at once, and no more.
+async fn stops_after(world: &World, way: Way, bytes: u64) -> Stream {
+    match way {
+        Way::Download => {
+            let mut stream = ask(world, 2, u64::MAX).await;
+            read_for(&mut stream, bytes, Duration::from_secs(60)).await;
+            stream
+        }
+        Way::Upload => {
+            let mut stream = world.connect_from(2, SINK);
+            let block = vec![b'x'; 64 * 1024];
+            while timeout(Duration::from_secs(2), stream.write_all(&block))
+                .await
+                .is_ok()
+            {}
+            stream
+        }
+    }
+}
+
+/// One after another is read fast and then not at all: whatever they hold, the session goes on.
+#[test]
+fn readers_that_stop_one_after_another_leave_small_requests_alone() {
+    const PART: u64 = 2 << 20;
+    for way in [Way::Download, Way::Upload] {
+        in_virtual_time(async |clock| {
+            let mut setup = geo();
+            setup.scenario = Scenario::parse(SHORT).unwrap();
+            setup.transport = Transport {
+                memory: Bytes::new(128 << 20),
+                ..Transport::default()
+            };
+            let world = setup.start(&clock);
+            serve(world.internet.serve(ORIGIN));
+            read_a_part(world.internet.serve(SINK), PART);
+            world.warm().await;
+            let mut stopped = Vec::new();
+            let mut worst = Duration::ZERO;
+            for _ in 0..60 {
+                stopped.push(stops_after(&world, way, PART).await);
+                worst = worst.max(small_requests(&world, 1).await[0]);
+            }
+            println!("{way:?}: 60 that stopped, 20 kB in {worst:?} at worst");
+            // One round trip and what is on the way before it.
+            assert!(worst < Duration::from_millis(200), "{way:?}: {worst:?}");
+        });
+    }
 }
 
 /// Readers that have proved fast and then stop hold large windows; when these are missing

@@ -92,6 +92,7 @@ def all_charts(rows: Sequence[PointRow], samples: Path) -> list[Chart]:
         *distributions(timed, looks),
         *sweeps(drawn, looks),
         *ratios(drawn, samples, looks),
+        *transports_over_time(drawn, samples),
         *over_time(drawn, samples, looks),
     ]
 
@@ -300,50 +301,68 @@ def shown_samples(samples: Path, rows: Sequence[PointRow]) -> dict[str, pl.DataF
 
 def over_time(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Chart]:
     """Goodput, window and round-trip time of the first run that ended well, over time."""
-    by_point = shown_samples(samples, [row for _, group in panels_of(rows)[:MOST_PANELS] for row in group])
+    panels = panels_of(rows)[:MOST_PANELS]
+    by_point = shown_samples(samples, [row for _, group in panels for row in group])
     charts = []
-    for number_, (title, group) in enumerate(panels_of(rows)[:MOST_PANELS], start=1):
-        drawn = [(row, by_point[row.point]) for row in group if row.point in by_point]
-        if not drawn:
-            continue
-        queued = any(frame["waited_s"].drop_nulls().len() for _, frame in drawn)
-        names = ["Mbit/s", "window, MB", "RTT, ms", *(["queue, ms"] if queued else [])]
-        figure = Figure(figsize=(9, 1.9 * len(names)), layout="constrained")
-        panels = figure.subplots(len(names), 1, sharex=True)
-        table: list[dict[str, object]] = []
-        for row, frame in drawn:
-            at = frame["at_s"].to_list()
-            received = frame["received_bytes"].to_list()
-            window, rtt = frame["window_bytes"].to_list(), frame["rtt_s"].to_list()
-            look = looks.of(row.variant)
-            goodput = _rates(at, received)
-            panels[0].plot(at, goodput, label=row.variant, linewidth=1.3, **look)
-            _line(panels[1], at, window, 1e6, look)
-            _line(panels[2], at, rtt, 1e-3, look)
-            waited = frame["waited_s"].to_list()
-            if queued:
-                _line(panels[3], at, waited, 1e-3, look)
-            table += [
-                {"point": row.point, "at_s": a, "goodput_mbit_s": g, "window_bytes": w, "rtt_s": r, "waited_s": q}
-                for a, g, w, r, q in zip(at, goodput, window, rtt, waited, strict=True)
-            ]
-        for axes, text in zip(panels, names, strict=True):
-            axes.set_ylabel(text)
-            axes.grid(visible=True)
-        panels[0].set_title(title, fontsize=9)
-        figure.legend(
-            *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8
-        )
-        panels[-1].set_xlabel("seconds since the run began")
-        charts.append(
-            Chart(
-                f"over-time-{number_}", drawing(figure),
-                "The first run of each that ended well: what arrives, the sender's window, the round-trip time it sees"
-                f"{', and how long packets wait in the queue' if queued else ''}.",
-                f"{', '.join(names)} over time, {title}", table,
-            )
-        )  # fmt: skip
+    for number_, (title, group) in enumerate(panels, start=1):
+        drawn = [(row.variant, row, by_point[row.point]) for row in group if row.point in by_point]
+        if drawn:
+            charts.append(_stacked(f"over-time-{number_}", title, drawn, looks))
     return charts
+
+
+def transports_over_time(rows: Sequence[PointRow], samples: Path) -> list[Chart]:
+    """The same of what is done by several workloads over one link for a fixed time: TCP beside QUIC, for example."""
+    groups: dict[str, list[PointRow]] = {}
+    for row in rows:
+        if of_fixed_length(row.workload):
+            groups.setdefault(row.axes["scenario"], []).append(row)
+    charts: list[Chart] = []
+    for scenario, group in groups.items():
+        by_point = shown_samples(samples, group) if len(group) <= MOST_VARIANTS else {}
+        some = [row for row in group if row.point in by_point]
+        if len({row.workload for row in some}) > 1:
+            words, _ = _short_labels(some)
+            drawn = [(word, row, by_point[row.point]) for word, row in zip(words, some, strict=True)]
+            charts.append(_stacked(f"transports-{len(charts) + 1}", scenario, drawn, Looks(words)))
+    return charts
+
+
+def _stacked(name: str, title: str, drawn: Sequence[tuple[str, PointRow, pl.DataFrame]], looks: Looks) -> Chart:
+    """What arrives, the window, the round-trip time and the queue below each other, a line for each run."""
+    queued = any(frame["waited_s"].drop_nulls().len() for _, _, frame in drawn)
+    names = ["Mbit/s", "window, MB", "RTT, ms", *(["queue, ms"] if queued else [])]
+    figure = Figure(figsize=(9, 1.9 * len(names)), layout="constrained")
+    panels = figure.subplots(len(names), 1, sharex=True)
+    table: list[dict[str, object]] = []
+    for words, row, frame in drawn:
+        at = frame["at_s"].to_list()
+        window, rtt, waited = (frame[column].to_list() for column in ("window_bytes", "rtt_s", "waited_s"))
+        look = looks.of(words)
+        goodput = _rates(at, frame["received_bytes"].to_list())
+        panels[0].plot(at, goodput, label=words, linewidth=1.3, **look)
+        _line(panels[1], at, window, 1e6, look)
+        _line(panels[2], at, rtt, 1e-3, look)
+        if queued:
+            _line(panels[3], at, waited, 1e-3, look)
+        table += [
+            {"point": row.point, "at_s": a, "goodput_mbit_s": g, "window_bytes": w, "rtt_s": r, "waited_s": q}
+            for a, g, w, r, q in zip(at, goodput, window, rtt, waited, strict=True)
+        ]
+    for axes, text in zip(panels, names, strict=True):
+        axes.set_ylabel(text)
+        axes.grid(visible=True)
+    panels[0].set_title(title, fontsize=9)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8
+    )
+    panels[-1].set_xlabel("seconds since the run began")
+    return Chart(
+        name, drawing(figure),
+        "The first run of each that ended well: what arrives in order, the sender's window, the round-trip time it sees"
+        f"{', and how long packets wait in the queue' if queued else ''}.",
+        f"{', '.join(names)} over time, {title}", table,
+    )  # fmt: skip
 
 
 def _short_labels(rows: Sequence[PointRow]) -> tuple[list[str], list[str]]:

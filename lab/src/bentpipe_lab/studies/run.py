@@ -13,6 +13,7 @@ from bentpipe_lab.campaign.plan import REAL
 from bentpipe_lab.net import host
 from bentpipe_lab.registry import unknown
 from bentpipe_lab.report import commands as reports
+from bentpipe_lab.report.campaign import conditions
 
 CAMPAIGNS = host.REPOSITORY / "campaigns"
 PAGE = "index.html"
@@ -77,10 +78,19 @@ def _chosen(only: Sequence[str]) -> list[str]:
 
 def _contents(out: Path) -> None:
     """A page with a link to each report."""
-    found = [
-        {"title": directory.name, "source": directories.opened(directory).plan.source, "page": page.relative_to(out)}
-        for directory in sorted(path.parent for path in out.glob(f"*/{directories.PLAN}"))
-        if (page := directory / directories.REPORT / "index.html").exists()
-    ]
+    found = []
+    for directory in sorted(path.parent for path in out.glob(f"*/{directories.PLAN}")):
+        page = directory / directories.REPORT / "index.html"
+        if page.exists():
+            campaign = directories.opened(directory)
+            found.append(
+                {
+                    "title": directory.name,
+                    "source": campaign.plan.source,
+                    "page": page.relative_to(out),
+                    "conditions": conditions(directories.provenance_of(directory)),
+                    "records": campaign.store_url,
+                }
+            )
     environment = jinja2.Environment(loader=jinja2.PackageLoader("bentpipe_lab.report"), autoescape=True)
     (out / PAGE).write_text(environment.get_template("contents.html.j2").render(campaigns=found))
