@@ -18,7 +18,7 @@ use noq::crypto::rustls::QuicClientConfig;
 use tokio::sync::watch;
 
 use super::session::Session;
-use super::{liveness, probe, rebinding};
+use super::{liveness, probe};
 use crate::identity::{Fingerprint, GatewayKeys, Identity, tls};
 use crate::paths::Paths;
 use crate::session::{describe, remote_address};
@@ -267,7 +267,6 @@ impl<R: Resolve> Connector<R> {
         tokio::select! {
             _ = session.closed() => {}
             () = liveness::forgotten(session, &self.endpoint, &addresses) => session.forget(),
-            never = rebinding::watch(session) => match never {},
             never = self.listen(session) => match never {},
         }
     }

@@ -4,7 +4,6 @@
 //! - `session`: the one warm session
 //! - `probe`: whether a gateway can be reached
 //! - `liveness`: whether the session is dead, or the link out
-//! - `rebinding`: whether a NAT has given the terminal another address
 //! - `gateways`: with which gateway the session is
 //! - `hosts`: whose applications' connections
 //! - `names`: what addresses are called
@@ -18,7 +17,6 @@
 mod session;
 mod probe;
 mod liveness;
-mod rebinding;
 mod connector;
 mod gateways;
 mod hosts;

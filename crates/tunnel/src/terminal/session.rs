@@ -355,11 +355,6 @@ impl Session {
             .send_if_modified(|silent| std::mem::replace(silent, is) != is);
     }
 
-    /// Packets that were heard of the gateway.
-    pub(super) fn packets_heard(&self) -> u64 {
-        self.stats().udp_rx.datagrams
-    }
-
     /// Frames that were heard of the gateway, which an open session always has to answer with.
     pub(super) fn frames_heard(&self) -> u64 {
         let heard = self.stats().frame_rx;
