@@ -78,7 +78,7 @@ e2e: setup ## real programs through a real tunnel, in network namespaces
 
 ROUGH_S ?= 1200
 rough: setup build ## rough weather for ROUGH_S seconds (1200), ROUGH_SEED says which: both ends killed, moved, flooded, starved
-	@BENTPIPE_ROUGH_S=$(ROUGH_S) BENTPIPE_ROUGH_SEED=$(or $(ROUGH_SEED),1) $(NETADMIN) --or-skip $(PYTHON) -m pytest -c lab/pyproject.toml --rootdir e2e e2e/test_rough_weather.py e2e/test_unread_downloads.py
+	@BENTPIPE_ROUGH_S=$(ROUGH_S) BENTPIPE_ROUGH_SEED=$(or $(ROUGH_SEED),1) $(NETADMIN) --or-skip $(PYTHON) -m pytest -c lab/pyproject.toml --rootdir e2e e2e/test_rough_weather.py e2e/test_unread_transfers.py
 
 CONFORMANCE := all
 conformance: setup build ## ours and others' proxies against e2e/conformance; writes docs/conformance.md (needs Go for some)
