@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from rich.console import Console
@@ -15,6 +16,8 @@ from bentpipe_lab.campaign.path_run import Task
 from bentpipe_lab.records.verdict import Verdict
 
 PIPE_LIMIT = 1 << 20
+ASK_AGAIN_S = 20.0
+"""A task that was asked to end has removed its namespaces by then."""
 
 
 def run_tasks(tasks: Sequence[Task], side_by_side: int, console: Console) -> list[str]:
@@ -77,10 +80,14 @@ async def _one(task: Task, slots: asyncio.Semaphore, display: "_Display") -> str
 
 
 async def _ended(child: asyncio.subprocess.Process) -> None:
-    """Ask it to end, if it runs, and wait: it removes its namespaces before it does."""
-    if child.returncode is None:
+    """Ask it to end, if it runs, and wait: it removes its namespaces before it does.
+
+    Where Python ignores exceptions, as in destructors, the one that its signal raises is lost: then it is asked again.
+    """
+    while child.returncode is None:
         child.send_signal(signal.SIGINT)
-        await child.wait()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(child.wait(), ASK_AGAIN_S)
 
 
 class _Display:
