@@ -44,22 +44,17 @@ def descriptors(count: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_downloads_that_nobody_reads_stay_within_memory(path: Topology) -> None:
+@pytest.mark.parametrize("upload", [False, True])
+def test_transfers_that_nobody_reads_stay_within_memory(path: Topology, upload: bool) -> None:
     tunnel = start_bentpipe(path, Transport(memory=f"{MEMORY_MIB} MiB"))
+    near, far = socket.SO_RCVBUF, socket.SO_SNDBUF
+    if upload:
+        near, far = far, near
     with descriptors(4 * TRANSFERS), ExitStack() as sockets:
-        listener = listen(path, sockets, socket.SO_SNDBUF)
-        _readers = connect(path, sockets, listener, socket.SO_RCVBUF)
-        writers = accept(sockets, listener)
-        fills(tunnel, writers)
-
-
-def test_uploads_that_nobody_reads_stay_within_memory(path: Topology) -> None:
-    tunnel = start_bentpipe(path, Transport(memory=f"{MEMORY_MIB} MiB"))
-    with descriptors(4 * TRANSFERS), ExitStack() as sockets:
-        listener = listen(path, sockets, socket.SO_RCVBUF)
-        writers = connect(path, sockets, listener, socket.SO_SNDBUF)
-        _readers = accept(sockets, listener)
-        fills(tunnel, writers)
+        listener = listen(path, sockets, far)
+        clients = connect(path, sockets, listener, near)
+        servers = accept(sockets, listener)
+        fills(tunnel, clients if upload else servers)
 
 
 @pytest.mark.parametrize("upload", [False, True])
