@@ -342,7 +342,7 @@ impl<D: Dial> Requests<D> {
             kind: ErrorKind::ConnectionLimitReached,
             detail: detail.into(),
         };
-        let Ok(_place) = peer.noticing.try_acquire() else {
+        let Ok(place) = peer.noticing.try_acquire() else {
             return refuse(stream, &unavailable("another question waits already")).await;
         };
         if let Some(next) = ask.known_key {
@@ -359,6 +359,8 @@ impl<D: Dial> Requests<D> {
         let mut draining = self.draining.clone();
         tokio::select! {
             notices = self.sessions.notices(&peer.key, &peer.connection, ask) => {
+                // Whoever has the answer may ask again at once.
+                drop(place);
                 let _ = stream.send_response(notices.response()).await;
                 let _ = stream.finish().await;
             }
