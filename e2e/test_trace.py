@@ -1,6 +1,7 @@
 """`bentpipe trace`: what it reads in a capture of somebody else's QUIC, beside what Wireshark's tshark reads."""
 
 import json
+import struct
 import subprocess
 from collections import defaultdict
 from pathlib import Path
@@ -201,3 +202,28 @@ def test_what_is_no_capture_is_refused(tmp_path: Path) -> None:
     done = bentpipe("trace", tmp_path / "x", "--out", tmp_path)
     assert done.returncode == 2
     assert "no capture" in done.stderr
+
+
+def test_a_file_that_cannot_be_read_keeps_nothing_from_the_others(captured: Path, tmp_path: Path) -> None:
+    files = [tmp_path / name / "client.pcapng" for name in ("one", "two", "three")]
+    for file, content in zip(files, (captured.read_bytes(), b"", captured.read_bytes()[:200_000]), strict=True):
+        file.parent.mkdir()
+        file.write_bytes(content)
+    done = bentpipe("trace", *files, "--out", tmp_path / "out", "--json")
+    assert done.returncode == 1
+    assert f"{files[1]}: the file is empty" in done.stderr
+    assert "1 of 3 files cannot be read; 1 of 3 captures are damaged" in done.stderr
+    whole, cut = (json.loads(line) for line in done.stdout.splitlines())
+    assert cut["damage"]
+    for name, summary in (("one", whole), ("three", cut)):
+        tables = tmp_path / "out" / name / "client.pcapng"
+        assert pl.read_parquet(tables / "packets.parquet")["frame"].max() <= summary["packets"]
+
+
+def test_what_is_not_read_of_a_capture_is_told(tmp_path: Path) -> None:
+    radio = tmp_path / "radio.pcap"
+    packet = struct.pack("<IIII", 1, 0, 64, 64) + bytes(64)
+    radio.write_bytes(struct.pack("<IHHiIII", 0xA1B2_C3D4, 2, 4, 0, 0, 1 << 16, 127) + 3 * packet)
+    done = bentpipe("trace", radio, "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert "3 of them have link type 127, which is not read" in done.stdout

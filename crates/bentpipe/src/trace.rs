@@ -1,10 +1,13 @@
 //! `bentpipe trace`: captures and qlogs to columns and summaries.
 
-use std::io::Read as _;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use bentpipe_trace::capture::CaptureError;
+use bentpipe_trace::capture::{CaptureError, Reader};
 use bentpipe_trace::keylog::KeyLog;
 use bentpipe_trace::parquet::Tables;
 use bentpipe_trace::qlog;
@@ -52,54 +55,102 @@ struct Summary<'a> {
     other_datagrams: u64,
     /// Neither UDP nor TCP.
     other_packets: u64,
+    /// Of these, those below a link type that is not read, by its number (LINKTYPE_ of tcpdump.org).
+    unknown_link_types: &'a BTreeMap<u32, u64>,
     /// Why reading ended early.
     damage: Option<String>,
     connections: &'a [ConnectionSummary],
 }
 
 pub fn run(command: &Command) -> Result<(), Failure> {
-    let mut given = KeyLog::default();
-    for path in &command.keys {
-        let mut text = Vec::new();
-        (failure::open(path, "")?.read_to_end(&mut text))
+    let given = secrets(&command.keys)?;
+    let (mut damaged, mut unread) = (0, 0);
+    let directories = directories(&command.out, &command.files);
+    let of = command.files.len();
+    for (path, directory) in command.files.iter().zip(&directories) {
+        match one(command, path, directory, &given) {
+            Ok(trace) => damaged += usize::from(trace.damage.is_some()),
+            // The others may be read.
+            Err(failure @ Failure::Configuration(_)) if of > 1 => {
+                unread += 1;
+                failure.report();
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    let mut why = Vec::new();
+    if unread > 0 {
+        why.push(format!("{unread} of {of} files cannot be read"));
+    }
+    if damaged > 0 {
+        why.push(format!("{damaged} of {of} captures are damaged or truncated; what comes before the damage is in the tables"));
+    }
+    match why.is_empty() {
+        true => Ok(()),
+        false => Err(anyhow::anyhow!(why.join("; ")).into()),
+    }
+}
+
+/// The secrets of all key logs.
+fn secrets(files: &[PathBuf]) -> Result<KeyLog, Failure> {
+    let mut log = KeyLog::default();
+    for path in files {
+        (log.read(BufReader::new(failure::open(path, "")?)))
             .map_err(|error| Failure::file(path, error))?;
-        given.add(&text);
-        if given.is_empty() {
+        if log.is_empty() {
             return Err(Failure::file(
                 path,
                 "no secrets in it; a key log has lines like CLIENT_TRAFFIC_SECRET_0 <random> <secret>",
             ));
         }
     }
-    let mut damaged = 0;
-    for path in &command.files {
-        let trace = one(command, path, &given)?;
-        damaged += usize::from(trace.damage.is_some());
-    }
-    if damaged > 0 {
-        let of = command.files.len();
-        return Err(anyhow::anyhow!("{damaged} of {of} captures are damaged or truncated; what comes before the damage is in the tables").into());
-    }
-    Ok(())
+    Ok(log)
 }
 
-/// Whether there is something to read; a pipe is not looked into.
+/// Where the tables of each file go: below `out`, by its name, or by its path from the directory that they share
+/// where two have one name.
+fn directories(out: &Path, files: &[PathBuf]) -> Vec<PathBuf> {
+    let name = |file: &PathBuf| PathBuf::from(file.file_name().unwrap_or(file.as_os_str()));
+    let whole: Vec<_> = (files.iter())
+        .map(|file| file.canonicalize().unwrap_or_else(|_| name(file)))
+        .collect();
+    let different: HashSet<_> = whole.iter().collect();
+    let names: HashSet<_> = different.iter().map(|file| name(file)).collect();
+    if names.len() == different.len() {
+        return files.iter().map(|file| out.join(name(file))).collect();
+    }
+    let shared = (whole[0].ancestors()).find(|above| {
+        whole
+            .iter()
+            .all(|file| file != above && file.starts_with(above))
+    });
+    let below = |file: &PathBuf| {
+        file.strip_prefix(shared.unwrap_or(Path::new("/")))
+            .map(Path::to_owned)
+    };
+    (whole.iter())
+        .map(|file| out.join(below(file).unwrap_or_else(|_| name(file))))
+        .collect()
+}
+
+/// Whether there is something to read, more than once.
 fn check(path: &Path) -> Result<(), Failure> {
     match std::fs::metadata(path) {
         Ok(file) if file.is_file() && file.len() == 0 => {
             Err(Failure::file(path, format!("the file is empty; {WANTED}")))
         }
-        Ok(file) if !file.is_file() && !file.is_dir() => Ok(()),
+        Ok(file) if !file.is_file() && !file.is_dir() => Err(Failure::file(
+            path,
+            "no regular file; trace reads a capture more than once, so write it to one first",
+        )),
         _ => failure::open(path, WANTED).map(drop),
     }
 }
 
-fn one(command: &Command, path: &Path, given: &KeyLog) -> Result<Trace, Failure> {
+fn one(command: &Command, path: &Path, directory: &Path, given: &KeyLog) -> Result<Trace, Failure> {
     check(path)?;
     let source = Source::of(path, given).map_err(|error| Failure::file(path, error))?;
-    let name = path.file_name().unwrap_or(path.as_os_str());
-    let directory = command.out.join(name);
-    std::fs::create_dir_all(&directory)
+    std::fs::create_dir_all(directory)
         .with_context(|| format!("making {}", directory.display()))?;
     let refused = |error: ReadError<_>| match error {
         ReadError::Capture(error) => Failure::file(path, error),
@@ -115,7 +166,7 @@ fn one(command: &Command, path: &Path, given: &KeyLog) -> Result<Trace, Failure>
         })?
     } else {
         let made = |error| Failure::Runtime(anyhow::Error::new(error));
-        let mut tables = Tables::create(&directory).map_err(made)?;
+        let mut tables = Tables::create(directory).map_err(made)?;
         let trace = source.read(path, &mut tables).map_err(refused)?;
         tables.close().map_err(made)?;
         trace
@@ -126,14 +177,16 @@ fn one(command: &Command, path: &Path, given: &KeyLog) -> Result<Trace, Failure>
         bytes: trace.bytes,
         other_datagrams: trace.strangers,
         other_packets: trace.others,
+        unknown_link_types: &trace.unknown_links,
         damage: trace.damage.as_ref().map(ToString::to_string),
         connections: &trace.connections,
     };
-    let json = serde_json::to_string(&summary).context("a summary is plain data")?;
     let file = directory.join("summary.json");
-    std::fs::write(&file, &json).with_context(|| format!("writing {}", file.display()))?;
+    File::create(&file)
+        .and_then(|to| write_json(to, &summary))
+        .with_context(|| format!("writing {}", file.display()))?;
     if command.json {
-        println!("{json}");
+        write_json(io::stdout(), &summary).context("writing to standard output")?;
     } else {
         print!("{}", text(&summary));
         println!("{}", directory.display());
@@ -141,21 +194,30 @@ fn one(command: &Command, path: &Path, given: &KeyLog) -> Result<Trace, Failure>
     Ok(trace)
 }
 
+/// Writes a line, without all of it in memory: a connection has some kilobytes.
+fn write_json(to: impl Write, summary: &Summary<'_>) -> io::Result<()> {
+    let mut to = BufWriter::new(to);
+    serde_json::to_writer(&mut to, summary)?;
+    writeln!(to)?;
+    to.flush()
+}
+
 /// What a file is.
-enum Source {
+enum Source<'g> {
     /// A capture, with the secrets for it.
-    Capture(KeyLog),
+    Capture(Cow<'g, KeyLog>),
     Qlog,
 }
 
-impl Source {
-    fn of(path: &Path, given: &KeyLog) -> Result<Self, CaptureError> {
+impl<'g> Source<'g> {
+    fn of(path: &Path, given: &'g KeyLog) -> Result<Self, CaptureError> {
         Ok(if qlog::begins_like_one(path)? {
             Self::Qlog
         } else if given.is_empty() {
-            Self::Capture(read::secrets_of(path)?)
+            Self::Capture(Cow::Owned(read::secrets_of(path)?))
         } else {
-            Self::Capture(given.clone())
+            Reader::open(path)?;
+            Self::Capture(Cow::Borrowed(given))
         })
     }
 
@@ -164,7 +226,7 @@ impl Source {
         S::Error: std::error::Error,
     {
         match self {
-            Self::Capture(log) => read::read(path, log, sink),
+            Self::Capture(log) => read::read(path, &log, sink),
             Self::Qlog => qlog::read(path, sink),
         }
     }
@@ -174,6 +236,26 @@ impl Source {
 fn text(summary: &Summary<'_>) -> String {
     use std::fmt::Write;
     let mut text = format!("{}: {} packets\n", summary.capture, summary.packets);
+    for (count, what) in [
+        (
+            summary.other_datagrams,
+            "UDP datagrams are of no QUIC connection",
+        ),
+        (
+            summary.other_packets,
+            "packets are neither UDP nor TCP, or parts of packets",
+        ),
+    ] {
+        if count > 0 {
+            let _ = writeln!(text, "  {count} {what}");
+        }
+    }
+    for (link, count) in summary.unknown_link_types {
+        let _ = writeln!(
+            text,
+            "  {count} of them have link type {link}, which is not read"
+        );
+    }
     let ms = |s: Option<f64>| s.map_or("-".into(), |s| format!("{:.1}", s * 1e3));
     for connection in summary.connections {
         let server = &connection.server_sent;

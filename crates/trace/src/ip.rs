@@ -32,15 +32,40 @@ pub enum Body<'a> {
 const UDP: u8 = 17;
 const TCP: u8 = 6;
 
+/// What lies below IP, of the link types that are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Link {
+    /// NULL and LOOP: a protocol family in four bytes, in the order of some machine.
+    Loopback,
+    /// Ethernet, with VLAN tags (802.1Q, 802.1ad) or without.
+    Ethernet,
+    /// Nothing: RAW in its several numbers, IPv4 and IPv6.
+    Nothing,
+    /// A head of Linux's "cooked" captures of so many bytes.
+    Cooked(usize),
+}
+
+impl Link {
+    /// `None`: a link type that is not read.
+    pub const fn of(link_type: LinkType) -> Option<Self> {
+        Some(match link_type.0 {
+            0 | 108 => Self::Loopback,
+            1 => Self::Ethernet,
+            12 | 14 | 101 | 228 | 229 => Self::Nothing,
+            113 => Self::Cooked(16),
+            276 => Self::Cooked(20),
+            _ => return None,
+        })
+    }
+}
+
 /// The datagram or segment in `packet`; `None` for everything else, fragments among it.
 pub fn decode(link_type: LinkType, packet: &[u8]) -> Option<Transport<'_>> {
-    let ip = match link_type.0 {
-        // NULL and LOOP: a protocol family in four bytes, in the order of some machine.
-        0 | 108 => packet.get(4..)?,
-        // Ethernet, with VLAN tags (802.1Q, 802.1ad) or without.
-        1 => {
+    let ip = match Link::of(link_type)? {
+        Link::Loopback => packet.get(4..)?,
+        Link::Ethernet => {
             let mut at = 12;
-            while let 0x8100 | 0x88a8 = u16_at(packet, at)? {
+            while let 0x8100 | 0x88a8 | 0x9100 = u16_at(packet, at)? {
                 at += 4;
             }
             match u16_at(packet, at)? {
@@ -48,12 +73,8 @@ pub fn decode(link_type: LinkType, packet: &[u8]) -> Option<Transport<'_>> {
                 _ => return None,
             }
         }
-        // RAW in its several numbers, IPv4 and IPv6.
-        12 | 14 | 101 | 228 | 229 => packet,
-        // Linux "cooked", versions 1 and 2.
-        113 => packet.get(16..)?,
-        276 => packet.get(20..)?,
-        _ => return None,
+        Link::Nothing => packet,
+        Link::Cooked(head) => packet.get(head..)?,
     };
     match ip.first()? >> 4 {
         4 => v4(ip),

@@ -1,6 +1,7 @@
 //! TLS secrets in the NSS key log format, `SSLKEYLOGFILE` (RFC 9850).
 
 use std::collections::HashMap;
+use std::io::{self, BufRead, Read};
 
 /// Secrets of one connection, as many as the log has.
 #[derive(Debug, Clone, Default)]
@@ -25,7 +26,24 @@ pub struct KeyLog {
     pub malformed_lines: u64,
 }
 
+/// The longest line; what is longer is no secret.
+const LONGEST_LINE: u64 = 1024;
+
 impl KeyLog {
+    /// Adds the lines of a file, one after the other.
+    pub fn read(&mut self, mut file: impl BufRead) -> io::Result<()> {
+        let mut line = Vec::new();
+        while (&mut file)
+            .take(LONGEST_LINE)
+            .read_until(b'\n', &mut line)?
+            > 0
+        {
+            self.add(&line);
+            line.clear();
+        }
+        Ok(())
+    }
+
     /// Adds the lines of `text`. A line that is no secret is counted and passed over.
     pub fn add(&mut self, text: &[u8]) {
         for line in text.split(|byte| *byte == b'\n') {

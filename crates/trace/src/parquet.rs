@@ -19,6 +19,8 @@ use crate::rows::{Http3Row, PacketRow, Sink, StreamRow};
 
 /// Rows that are held before they are written.
 const GROUP: usize = 1 << 17;
+/// Bytes of their texts.
+const MOST_TEXT: usize = 16 << 20;
 
 /// Why rows could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -52,10 +54,11 @@ enum Column {
 struct Interned(Option<ByteArray>);
 
 impl Interned {
-    fn get(&mut self, text: &str) -> ByteArray {
+    /// The text for a row, and how many bytes it takes.
+    fn get(&mut self, text: &str) -> (ByteArray, usize) {
         match &self.0 {
-            Some(last) if last.data() == text.as_bytes() => last.clone(),
-            _ => self.0.insert(ByteArray::from(text)).clone(),
+            Some(last) if last.data() == text.as_bytes() => (last.clone(), 0),
+            _ => (self.0.insert(ByteArray::from(text)).clone(), text.len()),
         }
     }
 }
@@ -75,6 +78,8 @@ struct Table {
     writer: SerializedFileWriter<BufWriter<File>>,
     columns: Vec<Column>,
     rows: usize,
+    /// Bytes of their texts.
+    text: usize,
 }
 
 impl Table {
@@ -108,16 +113,17 @@ impl Table {
             )?,
             columns: fields.iter().map(|(_, column)| column.empty()).collect(),
             rows: 0,
+            text: 0,
         })
     }
 
     fn push<const N: usize>(&mut self, values: [Value<'_>; N]) -> Result<(), WriteError> {
         debug_assert_eq!(N, self.columns.len());
         for (column, value) in self.columns.iter_mut().zip(values) {
-            column.push(value);
+            self.text += column.push(value);
         }
         self.rows += 1;
-        if self.rows == GROUP {
+        if self.rows == GROUP || self.text > MOST_TEXT {
             self.flush()?;
         }
         Ok(())
@@ -169,7 +175,7 @@ impl Table {
             *column = column.empty();
         }
         group.close()?;
-        self.rows = 0;
+        (self.rows, self.text) = (0, 0);
         Ok(())
     }
 
@@ -235,7 +241,8 @@ impl Column {
         }
     }
 
-    fn push(&mut self, value: Value<'_>) {
+    /// One more row; how many bytes of text it takes.
+    fn push(&mut self, value: Value<'_>) -> usize {
         // What a packet counts is below 2^62, and times are until the year 2262.
         let long = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         match (self, value) {
@@ -252,13 +259,21 @@ impl Column {
                 there.push(value.is_some().into());
                 values.extend(value);
             }
-            (Self::Text(values, interned), Value::Text(text)) => values.push(interned.get(text)),
+            (Self::Text(values, interned), Value::Text(text)) => {
+                let (text, bytes) = interned.get(text);
+                values.push(text);
+                return bytes;
+            }
             (Self::MaybeText(values, there, interned), Value::MaybeText(text)) => {
                 there.push(text.is_some().into());
-                values.extend(text.map(|text| interned.get(text)));
+                if let Some((text, bytes)) = text.map(|text| interned.get(text)) {
+                    values.push(text);
+                    return bytes;
+                }
             }
             _ => unreachable!("a value of its column's kind"),
         }
+        0
     }
 }
 

@@ -9,6 +9,7 @@ mod document;
 mod frames;
 mod http3;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -59,7 +60,7 @@ where
     };
     let mut source = open()?;
     let sequence = source.fill_buf().map_err(CaptureError::Io)?.first() == Some(&RECORD_SEPARATOR)
-        || is_sequence(&mut open()?)?;
+        || is_sequence(&mut open()?);
     let ended = if sequence {
         read_sequence(source, &mut events)
     } else {
@@ -72,7 +73,8 @@ where
             why,
             packets: events.number,
         }),
-        Err(error) => return Err(error.into()),
+        // A compressed file that is cut or damaged.
+        Err(error) => Some(error),
     };
     let Events {
         mut rows,
@@ -88,17 +90,19 @@ where
         bytes: std::fs::metadata(path).map_or(0, |data| data.len()),
         strangers: 0,
         others,
+        unknown_links: BTreeMap::new(),
         connections: rows.finish(),
         damage,
     })
 }
 
 /// Whether the first line is an object by itself, the head of a sequence without separators.
-fn is_sequence(source: &mut impl BufRead) -> Result<bool, CaptureError> {
+fn is_sequence(source: &mut impl BufRead) -> bool {
     let mut line = Vec::new();
-    source.take(LONGEST_EVENT).read_until(b'\n', &mut line)?;
-    Ok(serde_json::from_slice::<Value>(&line)
-        .is_ok_and(|head| head.get("trace").is_some() && head.get("traces").is_none()))
+    let read = source.take(LONGEST_EVENT).read_until(b'\n', &mut line);
+    read.is_ok()
+        && serde_json::from_slice::<Value>(&line)
+            .is_ok_and(|head| head.get("trace").is_some() && head.get("traces").is_none())
 }
 
 fn damaged(at: u64, why: impl ToString) -> CaptureError {

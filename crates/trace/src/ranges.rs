@@ -33,6 +33,25 @@ impl Ranges {
         known
     }
 
+    /// Whether `number` is there.
+    pub fn contains(&self, number: u64) -> bool {
+        let before = self.ranges.range(..=number).next_back();
+        before.is_some_and(|(_, &end)| end > number)
+    }
+
+    /// How many ranges there are.
+    pub fn count(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// Takes the numbers between the first two ranges for seen.
+    pub fn close_first_gap(&mut self) {
+        let mut starts = self.ranges.iter();
+        if let (Some((_, &end)), Some((&next, _))) = (starts.next(), starts.next()) {
+            self.insert(end, next);
+        }
+    }
+
     /// The end of the range that begins at 0.
     pub fn contiguous(&self) -> u64 {
         match self.ranges.first_key_value() {
@@ -73,6 +92,12 @@ mod tests {
                 prop_assert_eq!(ranges.end(), set.last().map_or(0, |last| last + 1));
                 let gaps = set.iter().filter(|n| **n > 0 && !set.contains(&(**n - 1))).count();
                 prop_assert_eq!(ranges.gaps(), gaps);
+                prop_assert!((0..90).all(|number| ranges.contains(number) == set.contains(&number)));
+            }
+            while ranges.count() > 1 {
+                let (first, end) = (ranges.count(), ranges.end());
+                ranges.close_first_gap();
+                prop_assert_eq!((ranges.count(), ranges.end()), (first - 1, end));
             }
         }
     }

@@ -1,11 +1,11 @@
 //! A trace from its files to rows and summaries.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use crate::capture::{CaptureError, Packet as Captured, Reader};
 use crate::http3::{self, Http3Frame, StreamKey};
-use crate::ip::{self, Body, Transport};
+use crate::ip::{self, Body, Link, Transport};
 use crate::keylog::KeyLog;
 use crate::quic::header::Kind;
 use crate::quic::{Datagram, Frame, Packet, Side, Space, Tracker, Visitor};
@@ -24,6 +24,8 @@ pub struct Trace {
     pub strangers: u64,
     /// Packets that are neither UDP nor TCP.
     pub others: u64,
+    /// Of these, those below a link type that is not read, by its number.
+    pub unknown_links: BTreeMap<u32, u64>,
     /// Each connection.
     pub connections: Vec<ConnectionSummary>,
     /// Why reading ended before the end of the file, if it did. What came before is there.
@@ -45,6 +47,9 @@ pub enum ReadError<E: std::error::Error> {
 pub fn secrets_of(capture: &Path) -> Result<KeyLog, CaptureError> {
     let mut reader = Reader::open(capture)?;
     let mut log = KeyLog::default();
+    if !reader.may_hold_secrets() {
+        return Ok(log);
+    }
     // Damage is told by whoever reads the packets.
     while let Ok(Some(_)) = reader.next() {
         log.add(&reader.take_secrets());
@@ -58,7 +63,7 @@ pub fn secrets_of(capture: &Path) -> Result<KeyLog, CaptureError> {
 /// A damaged or truncated capture is read up to the damage.
 pub fn read<S: Sink>(
     capture: &Path,
-    log: KeyLog,
+    log: &KeyLog,
     sink: &mut S,
 ) -> Result<Trace, ReadError<S::Error>>
 where
@@ -69,6 +74,7 @@ where
     let mut tcp = tcp::Tracker::default();
     let mut rows = Rows::new(sink);
     let (mut packets, mut others) = (0, 0);
+    let mut unknown_links = BTreeMap::new();
     let damage = loop {
         let packet = match reader.next() {
             Ok(Some(packet)) => packet,
@@ -99,7 +105,12 @@ where
                     }
                 }
             },
-            None => others += 1,
+            None => {
+                others += 1;
+                if Link::of(packet.link_type).is_none() {
+                    *unknown_links.entry(packet.link_type.0).or_default() += 1;
+                }
+            }
         }
         if let Some(error) = rows.failed.take() {
             return Err(ReadError::Sink(error));
@@ -110,6 +121,7 @@ where
         bytes: reader.bytes(),
         strangers: quic.strangers,
         others,
+        unknown_links,
         connections: rows.finish(),
         damage,
     })
@@ -161,21 +173,20 @@ impl<'s, S: Sink> Rows<'s, S> {
     }
 
     /// HTTP/3 frames that are whole with a piece of a stream.
-    fn http3(
-        &mut self,
-        datagram: &Datagram<'_>,
-        packet: &Packet<'_>,
-        stream: u64,
-        (offset, data): (u64, &[u8]),
-    ) {
+    fn http3(&mut self, datagram: &Datagram<'_>, packet: &Packet<'_>, piece: &Piece, data: &[u8]) {
         let key = StreamKey {
             connection: packet.connection.number,
             side: packet.side,
             interface: datagram.interface,
-            stream,
+            stream: piece.stream,
         };
         let mut found = std::mem::take(&mut self.http3_frames);
-        self.http3.add(key, offset, data, &mut found);
+        if piece.repeated < piece.length {
+            self.http3.add(key, piece.offset, data, &mut found);
+        }
+        if piece.whole {
+            self.http3.forget(key);
+        }
         for frame in &found {
             self.http3_row(&Http3Row {
                 frame: datagram.frame,
@@ -183,7 +194,7 @@ impl<'s, S: Sink> Rows<'s, S> {
                 interface: datagram.interface,
                 connection: key.connection,
                 from_client: key.side == Side::Client,
-                stream,
+                stream: piece.stream,
                 http3: frame,
             });
         }
@@ -223,7 +234,7 @@ impl<'s, S: Sink> Rows<'s, S> {
         let counts = self.summary.packet(key, ends, &seen);
         let place = (key, segment.side, captured.interface);
         let piece = (segment.length > 0)
-            .then(|| self.coverage.add(place, 0, segment.offset, segment.length));
+            .then(|| (self.coverage).add(place, 0, (segment.offset, segment.length, false)));
         if counts {
             let established = segment.side == Side::Client && segment.flags.contains('A');
             self.summary
@@ -355,7 +366,7 @@ impl<S: Sink> Visitor for Rows<'_, S> {
                 } => {
                     let length = data.len() as u64;
                     let place = (key, packet.side, datagram.interface);
-                    let piece = self.coverage.add(place, stream, offset, length);
+                    let piece = self.coverage.add(place, stream, (offset, length, fin));
                     row.stream_bytes += u32::try_from(length).unwrap_or(u32::MAX);
                     self.pieces.push(piece);
                     let result = self.sink.stream(&StreamRow {
@@ -373,8 +384,8 @@ impl<S: Sink> Visitor for Rows<'_, S> {
                         repeated: piece.repeated,
                     });
                     self.keep(result);
-                    if connection.protocol.as_deref() == Some(http3::PROTOCOL) {
-                        self.http3(datagram, packet, stream, (offset, data));
+                    if connection.spoken() == Some(http3::PROTOCOL) {
+                        self.http3(datagram, packet, &piece, data);
                     }
                 }
                 _ => {}

@@ -6,6 +6,7 @@
 mod direction;
 mod patterns;
 mod records;
+mod samples;
 mod seen;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,8 @@ use crate::quic::{Connection, Frame, Side};
 #[derive(Debug, Default)]
 pub struct Summary {
     states: BTreeMap<Key, State>,
+    /// Pieces of streams that wait for their acknowledgement, of all connections.
+    unacknowledged: usize,
 }
 
 impl Summary {
@@ -117,7 +120,8 @@ impl Summary {
             Frame::Ack(ack) => {
                 direction.summary.acks += 1;
                 if seen.application {
-                    state.directions[seen.side.peer() as usize].acknowledged(seen.time_ns, ack);
+                    let sent = &mut state.directions[seen.side.peer() as usize];
+                    sent.acknowledged(seen.time_ns, ack, &mut self.unacknowledged);
                 }
             }
             Frame::DataBlocked(_) | Frame::StreamDataBlocked { .. } => {
@@ -147,8 +151,8 @@ impl Summary {
         let Some(state) = self.states.get_mut(&key) else {
             return;
         };
-        let begun = state.begun;
-        state.directions[seen.side as usize].pieces(begun, seen, pieces);
+        let sent = &mut state.directions[seen.side as usize];
+        sent.pieces(state.begun, seen, pieces, &mut self.unacknowledged);
     }
 
     /// An acknowledgement of TCP: all before `ack` has arrived.
@@ -159,7 +163,8 @@ impl Summary {
         if !data {
             state.directions[seen.side as usize].summary.acks += 1;
         }
-        state.directions[seen.side.peer() as usize].acknowledged_before(seen.time_ns, ack);
+        let sent = &mut state.directions[seen.side.peer() as usize];
+        sent.acknowledged_before(seen.time_ns, ack, &mut self.unacknowledged);
     }
 
     /// What came of all connections.

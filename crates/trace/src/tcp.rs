@@ -14,7 +14,8 @@ pub struct Segment {
     pub side: Side,
     /// SYN, FIN, RST, PSH, ACK, ECE and CWR, by their first letters; ECE is `E`, CWR `W`.
     pub flags: String,
-    /// Sequence number of its first byte of data, relative to the first one of its side.
+    /// Sequence number of its first byte of data, relative to the first one of its side that was seen; what comes
+    /// before that one is left out.
     pub offset: u64,
     /// What it acknowledges, relative to the other side's first byte of data.
     pub ack: Option<u64>,
@@ -24,8 +25,8 @@ pub struct Segment {
     pub fin: bool,
 }
 
-/// Connections that are followed.
-const MOST_CONNECTIONS: usize = 1_000_000;
+/// Connections that are followed: each takes 2 KB with its summary.
+const MOST_CONNECTIONS: usize = 1 << 14;
 
 const FIN: u8 = 1;
 const SYN: u8 = 2;
@@ -54,17 +55,19 @@ struct Half {
 }
 
 impl Half {
-    /// The whole number of sequence number `number`, the nearest to the latest.
-    fn whole(&self, number: u32) -> u64 {
+    /// How far sequence number `number` is from the first, the nearest to the latest; and how far before it, if it
+    /// is.
+    fn whole(&self, number: u32) -> (u64, u64) {
         let relative = number.wrapping_sub(self.first);
         let base = self.latest & !0xffff_ffff;
         let candidate = base | u64::from(relative);
         if candidate + (1 << 31) < self.latest {
-            candidate + (1 << 32)
-        } else if candidate > self.latest + (1 << 31) && candidate >= 1 << 32 {
-            candidate - (1 << 32)
+            (candidate + (1 << 32), 0)
+        } else if candidate > self.latest + (1 << 31) {
+            let earlier = candidate.checked_sub(1 << 32);
+            earlier.map_or((0, (1 << 32) - candidate), |earlier| (earlier, 0))
         } else {
-            candidate
+            (candidate, 0)
         }
     }
 }
@@ -120,11 +123,12 @@ impl Tracker {
             first: sequence.wrapping_add(syn),
             latest: 0,
         });
-        let offset = half.whole(sequence.wrapping_add(syn));
+        let (offset, before) = half.whole(sequence.wrapping_add(syn));
+        let data = data.saturating_sub(before);
         half.latest = half.latest.max(offset + data);
         let ack = state.ends[side.peer() as usize]
             .filter(|_| flags & ACK != 0)
-            .map(|peer| peer.whole(acknowledged));
+            .map(|peer| peer.whole(acknowledged).0);
         let letters = ["F", "S", "R", "P", "A", "U", "E", "W"];
         let names = letters.iter().enumerate();
         Some(Segment {
@@ -139,5 +143,55 @@ impl Tracker {
             length: if flags & RST == 0 { data } else { 0 },
             fin: flags & FIN != 0,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tracker;
+
+    /// Offset, length and ACK of a client's segment with so many bytes.
+    fn seen(tracker: &mut Tracker, sequence: u32, len: u32) -> (u64, u64) {
+        let mut head = [0; 20];
+        head[4..8].copy_from_slice(&sequence.to_be_bytes());
+        (head[12], head[13]) = (5 << 4, super::ACK);
+        let ends = (
+            "192.0.2.1:5000".parse().expect("an address"),
+            "192.0.2.2:80".parse().expect("an address"),
+        );
+        let segment = tracker.segment(ends, &head, 20 + len).expect("a segment");
+        (segment.offset, segment.length)
+    }
+
+    #[test]
+    fn what_comes_before_the_first_segment_moves_nothing() {
+        for first in [10_000, 1000, u32::MAX - 500] {
+            let tracker = &mut Tracker::default();
+            let at = |relative: i32| first.wrapping_add_signed(relative);
+            assert_eq!(seen(tracker, at(0), 1000), (0, 1000));
+            assert_eq!(seen(tracker, at(-2000), 1000), (0, 0));
+            assert_eq!(seen(tracker, at(-400), 1000), (0, 600));
+            assert_eq!(seen(tracker, at(1000), 1000), (1000, 1000));
+        }
+    }
+
+    #[test]
+    fn numbers_go_on_when_they_come_round() {
+        let tracker = &mut Tracker::default();
+        let mut total = 0;
+        for round in 0..20u32 {
+            let expected = (u64::from(round) << 30, 1000);
+            assert_eq!(seen(tracker, round.wrapping_mul(1 << 30), 1000), expected);
+            total = expected.0;
+        }
+        assert_eq!(
+            seen(
+                tracker,
+                (19u32.wrapping_mul(1 << 30)).wrapping_sub(5000),
+                1000
+            )
+            .0,
+            total - 5000
+        );
     }
 }

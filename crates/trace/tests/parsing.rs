@@ -83,7 +83,7 @@ proptest! {
         let mut log = KeyLog::default();
         log.add(&bytes);
         let address: SocketAddr = "192.0.2.1:4433".parse().expect("an address");
-        let mut tracker = Tracker::new(log);
+        let mut tracker = Tracker::new(&log);
         // An Initial packet of version 1, as far as its head goes, and what comes after it.
         let mut initial = vec![first | 0xc0, 0, 0, 0, 1, 8, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0];
         initial.extend_from_slice(&bytes);

@@ -147,6 +147,11 @@ impl Reader {
         }
     }
 
+    /// Whether it is of a format that has room for secrets.
+    pub fn may_hold_secrets(&self) -> bool {
+        matches!(self.format, Format::PcapNg(_))
+    }
+
     /// Key log lines that the file has held since the last call (pcapng only).
     pub fn take_secrets(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.secrets)
@@ -165,6 +170,8 @@ struct Source {
     /// How far the file has been read.
     at: u64,
     packets: u64,
+    /// The compressed file ends before what it holds does.
+    cut: bool,
 }
 
 impl Source {
@@ -174,6 +181,7 @@ impl Source {
             buffer: Vec::new(),
             at: 0,
             packets: 0,
+            cut: false,
         }
     }
 
@@ -189,7 +197,7 @@ impl Source {
     fn or_end(&mut self, len: usize, what: &'static str) -> Result<Option<&[u8]>, CaptureError> {
         match self.fill(len)? {
             true => Ok(Some(&self.buffer)),
-            false if self.buffer.is_empty() => Ok(None),
+            false if self.buffer.is_empty() && !self.cut => Ok(None),
             false => Err(self.truncated(what)),
         }
     }
@@ -204,7 +212,10 @@ impl Source {
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // A compressed file that is cut says so itself.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    self.cut = true;
+                    break;
+                }
                 Err(error) => return Err(error),
             }
         }

@@ -4,6 +4,8 @@ use super::{CaptureError, Head, Item, LONGEST_PACKET, LinkType, Source, u16_at, 
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
+/// As writers before 2009 have it: like an enhanced one, but its interface has two bytes, and dropped packets two.
+const OLD_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
 const DECRYPTION_SECRETS: u32 = 10;
@@ -61,8 +63,8 @@ impl PcapNg {
             match kind {
                 SECTION => self.interfaces.clear(),
                 INTERFACE => self.add_interface(source)?,
-                ENHANCED_PACKET => {
-                    return self.enhanced(source).map(|head| Some(Item::Packet(head)));
+                OLD_PACKET | ENHANCED_PACKET => {
+                    return (self.packet(source, kind)).map(|head| Some(Item::Packet(head)));
                 }
                 SIMPLE_PACKET => return self.simple(source).map(|head| Some(Item::Packet(head))),
                 DECRYPTION_SECRETS => {
@@ -167,14 +169,18 @@ impl PcapNg {
         Ok(())
     }
 
-    fn enhanced(&self, source: &Source) -> Result<Head, CaptureError> {
+    fn packet(&self, source: &Source, kind: u32) -> Result<Head, CaptureError> {
         const HEAD: usize = 20;
         let body = &source.buffer;
         if body.len() < HEAD {
             return Err(source.damaged("a packet block without a head"));
         }
         let number = |at| u32_at(body, at, self.big_endian);
-        let (number_of_interface, len) = (number(0), number(12) as usize);
+        let number_of_interface = match kind {
+            OLD_PACKET => u16_at(body, 0, self.big_endian).into(),
+            _ => number(0),
+        };
+        let len = number(12) as usize;
         let Some(interface) = self.interfaces.get(number_of_interface as usize) else {
             return Err(source.damaged(format!(
                 "a packet on interface {number_of_interface}; {} are described",

@@ -21,10 +21,12 @@ use crate::quic::bytes::Input;
 pub const PROTOCOL: &str = "h3";
 /// Bytes of a frame, other than DATA, that is read.
 const MOST_OF_A_FRAME: usize = 64 << 10;
-/// Bytes that are held: of all streams together what came too early, and all dynamic tables.
+/// Bytes that are held: of all streams together what is not whole or came too early, and all dynamic tables.
 const MOST_HELD: usize = 16 << 20;
-/// Streams that are followed.
-const MOST_STREAMS: usize = 1 << 20;
+/// What a piece that came too early takes beside its bytes.
+const PIECE: usize = 64;
+/// Streams that are followed at one time.
+const MOST_STREAMS: usize = 1 << 17;
 
 /// A stream of a connection, as one side sends it past one interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -92,14 +94,21 @@ impl Streams {
             Side::Client => (client, server),
             Side::Server => (server, client),
         };
-        let before = stream.held_bytes + own.size();
+        let before = stream.held() + own.size();
         let mut tables = Tables { own, peers };
         stream.add(offset, data, found, &mut tables);
-        self.held = self.held + stream.held_bytes + tables.own.size() - before;
+        self.held = self.held + stream.held() + tables.own.size() - before;
         if self.held > MOST_HELD {
-            self.held -= stream.held_bytes + tables.own.size();
+            self.held -= stream.held() + tables.own.size();
             stream.give_up();
             *tables.own = Table::default();
+        }
+    }
+
+    /// A stream has been seen to its end: nothing of it comes any more.
+    pub fn forget(&mut self, key: StreamKey) {
+        if let Some(stream) = self.streams.remove(&key) {
+            self.held -= stream.held();
         }
     }
 }
@@ -126,8 +135,8 @@ struct Stream {
     /// What is there without a gap and not read.
     buffer: Vec<u8>,
     /// What came too early.
-    held: BTreeMap<u64, Vec<u8>>,
-    held_bytes: usize,
+    early: BTreeMap<u64, Vec<u8>>,
+    early_bytes: usize,
 }
 
 impl Stream {
@@ -152,30 +161,35 @@ impl Stream {
         self.buffer.extend_from_slice(new);
         loop {
             while self.read(found, tables).is_some() {}
-            if !self.take_held() {
+            if !self.take_early() {
                 break;
             }
         }
     }
 
+    /// Bytes that it takes.
+    fn held(&self) -> usize {
+        self.early_bytes + self.early.len() * PIECE + self.buffer.len()
+    }
+
     fn hold(&mut self, offset: u64, data: &[u8]) {
-        let place = self.held.entry(offset).or_default();
+        let place = self.early.entry(offset).or_default();
         if place.len() < data.len() {
-            self.held_bytes += data.len() - place.len();
+            self.early_bytes += data.len() - place.len();
             *place = data.to_vec();
         }
     }
 
     /// Moves what was held to the buffer, as far as it follows; whether there was some.
-    fn take_held(&mut self) -> bool {
+    fn take_early(&mut self) -> bool {
         let mut took = false;
-        while let Some(first) = self.held.first_entry() {
+        while let Some(first) = self.early.first_entry() {
             let next = self.position + self.buffer.len() as u64;
             if *first.key() > next {
                 break;
             }
             let (offset, data) = first.remove_entry();
-            self.held_bytes -= data.len();
+            self.early_bytes -= data.len();
             if let Some(new) = after(offset, &data, next) {
                 self.buffer.extend_from_slice(new);
                 took = true;

@@ -129,7 +129,7 @@ fn ack(out: &mut Vec<u8>, frame: &Value, unit_ns: f64) {
     let delay = nanoseconds(delay, unit_ns) / 8000;
     let (mut smallest, mut further) = (first, Vec::new());
     for &(first, last) in ranges.iter().skip(1).take(MOST_RANGES) {
-        let Some(gap) = smallest.checked_sub(last + 2) else {
+        let Some(gap) = smallest.checked_sub(last.saturating_add(2)) else {
             continue;
         };
         further.extend([gap, last - first]);

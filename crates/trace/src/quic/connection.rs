@@ -82,6 +82,8 @@ pub struct Connection {
     pub has_secrets: bool,
     /// The application protocol that the server chose.
     pub protocol: Option<String>,
+    /// The first one that the client offered: what its early data are of.
+    offered: Option<String>,
     /// The transport parameters of client and server.
     pub parameters: [Option<TransportParameters>; 2],
     pub(super) client_half: Half,
@@ -96,11 +98,45 @@ pub struct Connection {
 /// What one side sends with.
 pub(super) struct Half {
     pub initial: Keys,
-    pub zero_rtt: Option<Keys>,
-    pub handshake: Option<Keys>,
-    pub one_rtt: Option<OneRtt>,
-    /// Largest packet number so far, by space.
-    pub largest: [Option<u64>; 3],
+    pub zero_rtt: Option<Box<Keys>>,
+    pub handshake: Option<Box<Keys>>,
+    pub one_rtt: Option<Box<OneRtt>>,
+    pub largest: Largest,
+}
+
+/// Largest packet numbers so far, by space, at each interface: a packet that passes several is late at some of
+/// them, and the part of its number that it has is meant for who has seen no later ones.
+#[derive(Default)]
+pub(super) struct Largest(Vec<(u32, [Option<u64>; 3])>);
+
+impl Largest {
+    /// Interfaces beyond that count as the last.
+    const MOST: usize = 16;
+
+    /// The largest number before a packet at `interface`.
+    pub fn at(&self, interface: u32, space: Space) -> Option<u64> {
+        let here = (self.0.iter()).find(|(at, _)| *at == interface);
+        here.and_then(|(_, largest)| largest[space as usize])
+    }
+
+    /// The largest number at any interface.
+    pub fn anywhere(&self, space: Space) -> Option<u64> {
+        let all = self.0.iter().map(|(_, largest)| largest[space as usize]);
+        all.max().flatten()
+    }
+
+    /// `number` has been seen at `interface`.
+    pub fn seen(&mut self, interface: u32, space: Space, number: Option<u64>) {
+        let here = self.0.iter().position(|(at, _)| *at == interface);
+        let place = here.unwrap_or_else(|| {
+            if self.0.len() < Self::MOST {
+                self.0.push((interface, [None; 3]));
+            }
+            self.0.len() - 1
+        });
+        let largest = &mut self.0[place].1[space as usize];
+        *largest = (*largest).max(number);
+    }
 }
 
 /// 1-RTT keys through updates.
@@ -109,6 +145,8 @@ pub(super) struct OneRtt {
     pub next: NextKeys,
     pub previous: Option<NextKeys>,
     pub phase: bool,
+    /// The least packet number of this phase.
+    since: u64,
 }
 
 impl OneRtt {
@@ -117,16 +155,40 @@ impl OneRtt {
             next: keys.next(),
             previous: None,
             phase: false,
+            since: 0,
             keys,
         }
     }
 
-    /// The other phase has begun.
-    pub fn update(&mut self) {
+    /// Decrypts what follows the first `head` bytes of `packet`; how many bytes that gave.
+    pub fn open(
+        &mut self,
+        packet: &mut [u8],
+        head: usize,
+        number: u64,
+        phase: bool,
+    ) -> Option<usize> {
+        if phase == self.phase {
+            let plain = self.keys.open(packet, head, number)?.len();
+            self.since = self.since.min(number);
+            return Some(plain);
+        }
+        if number < self.since {
+            let previous = self.previous.as_ref()?;
+            return previous.open(packet, head, number).map(<[u8]>::len);
+        }
+        let plain = self.next.open(packet, head, number)?.len();
+        self.update(number);
+        Some(plain)
+    }
+
+    /// The other phase has begun, with packet `number`.
+    fn update(&mut self, number: u64) {
         let next = self.keys.next();
         self.previous = Some(self.keys.update(next));
         self.next = self.keys.next();
         self.phase = !self.phase;
+        self.since = number;
     }
 }
 
@@ -137,7 +199,7 @@ impl Half {
             zero_rtt: None,
             handshake: None,
             one_rtt: None,
-            largest: [None; 3],
+            largest: Largest::default(),
         }
     }
 }
@@ -161,6 +223,7 @@ impl Connection {
             retried: false,
             has_secrets: false,
             protocol: None,
+            offered: None,
             parameters: [None; 2],
             client_half: Half::new(from_client),
             server_half: Half::new(from_server),
@@ -214,8 +277,9 @@ impl Connection {
         let messages = &mut self.hellos[side as usize];
         messages.add(offset, data);
         if side == Side::Client && self.parameters[Side::Client as usize].is_none() {
-            let said = tls::extensions(messages.whole());
-            self.parameters[Side::Client as usize] = said.and_then(|said| said.parameters);
+            let said = tls::extensions(messages.whole()).unwrap_or_default();
+            self.parameters[Side::Client as usize] = said.parameters;
+            self.offered = said.protocol;
         }
         match side {
             Side::Client if self.client_random.is_none() => {
@@ -240,6 +304,11 @@ impl Connection {
         }
     }
 
+    /// The application protocol that the server chose; until it has, the one that early data are of.
+    pub fn spoken(&self) -> Option<&str> {
+        self.protocol.as_deref().or(self.offered.as_deref())
+    }
+
     /// Microseconds of the delay in an ACK frame that `side` sent in a packet of `space`.
     pub fn ack_delay_us(&self, side: Side, space: Space, delay: u64) -> u64 {
         let exponent = match (space, &self.parameters[side as usize]) {
@@ -256,12 +325,12 @@ impl Connection {
         self.has_secrets = true;
         let version = self.version;
         if let (None, Some(secret)) = (&self.client_half.zero_rtt, &secrets.client_early) {
-            // The suite is that of the ticket; its hash tells most of it.
+            // The suite is that of the ticket; its hash tells most of it, the packets the rest.
             let guess = match secret.len() {
                 48 => Suite::Aes256Gcm,
                 _ => self.suite.unwrap_or(Suite::Aes128Gcm),
             };
-            self.client_half.zero_rtt = Keys::new(guess, version, secret);
+            self.client_half.zero_rtt = Keys::new(guess, version, secret).map(Box::new);
         }
         let Some(suite) = self.suite else { return };
         let keys = |secret: &Option<Box<[u8]>>| Keys::new(suite, version, secret.as_deref()?);
@@ -278,10 +347,10 @@ impl Connection {
             ),
         ] {
             if half.handshake.is_none() {
-                half.handshake = keys(handshake);
+                half.handshake = keys(handshake).map(Box::new);
             }
             if half.one_rtt.is_none() {
-                half.one_rtt = keys(application).map(OneRtt::new);
+                half.one_rtt = keys(application).map(OneRtt::new).map(Box::new);
             }
         }
     }
@@ -343,4 +412,34 @@ fn suite(messages: &[u8]) -> Option<Suite> {
     let session = input.u8()?;
     input.take(session.into())?;
     Suite::of(input.u16()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Largest, Space};
+    use crate::quic::keys::packet_number;
+
+    /// A sender with 128 packets in flight writes one byte of their numbers. Behind the satellite they are seen when
+    /// it has sent as many again.
+    #[test]
+    fn a_packet_that_comes_late_to_an_interface_has_its_own_number() {
+        let mut largest = Largest::default();
+        let mut read = |interface, number: u64| {
+            let before = largest.at(interface, Space::Application);
+            let read = packet_number(before, number & 0xff, 1);
+            largest.seen(interface, Space::Application, Some(read));
+            assert_eq!(read, number, "at interface {interface}");
+        };
+        for number in 0..1000u64 {
+            read(0, number);
+            if let Some(late) = number.checked_sub(200) {
+                read(7, late);
+            }
+        }
+        assert_eq!(largest.anywhere(Space::Application), Some(999));
+        for interface in 0..1000 {
+            largest.seen(interface, Space::Initial, Some(1));
+        }
+        assert!(largest.0.len() <= Largest::MOST);
+    }
 }

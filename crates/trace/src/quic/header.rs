@@ -86,8 +86,10 @@ pub struct Long<'a> {
     pub token: &'a [u8],
     /// Where the packet number begins.
     pub number_at: usize,
-    /// Length of the whole packet in its datagram.
+    /// Length of the packet in its datagram, as far as it is there.
     pub len: usize,
+    /// Whether all of it is there.
+    pub whole: bool,
 }
 
 /// Whether the packet that begins with `first` has a long header.
@@ -121,6 +123,7 @@ pub fn long(datagram: &[u8]) -> Option<Long<'_>> {
         token: &[],
         number_at: at,
         len: datagram.len(),
+        whole: true,
     };
     if matches!(kind, Kind::VersionNegotiation | Kind::Retry) {
         return Some(whole(datagram.len() - input.0.len()));
@@ -131,13 +134,11 @@ pub fn long(datagram: &[u8]) -> Option<Long<'_>> {
     };
     let len = usize::try_from(input.varint()?).ok()?;
     let number_at = datagram.len() - input.0.len();
-    if len > input.0.len() {
-        return None;
-    }
     Some(Long {
         token,
         number_at,
-        len: number_at + len,
+        len: number_at + len.min(input.0.len()),
+        whole: len <= input.0.len(),
         ..whole(number_at)
     })
 }

@@ -130,9 +130,11 @@ impl Keys {
         (side("client in"), side("server in"))
     }
 
-    /// The suite they belong to.
-    pub fn suite(&self) -> Suite {
-        self.suite
+    /// The same secret in another suite; `None` where it is that suite, or its hash is longer or shorter.
+    pub fn with_suite(&self, suite: Suite) -> Option<Self> {
+        (suite != self.suite)
+            .then(|| Self::new(suite, self.version, &self.secret))
+            .flatten()
     }
 
     /// Those after the next key update (RFC 9001, section 6); header protection stays.

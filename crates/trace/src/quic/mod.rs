@@ -11,6 +11,7 @@ pub mod frames;
 pub mod header;
 pub mod keys;
 pub mod tls;
+mod owners;
 pub mod tracker;
 
 pub use connection::{Connection, Side, Space};

@@ -1,12 +1,12 @@
 //! Datagrams attributed to connections, and their packets opened.
 
-use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 
-use super::connection::{Connection, Side, Space};
+use super::connection::{Connection, Half, Side, Space};
 use super::frames::{Frame, Frames};
-use super::header::{self, Id, Kind, LONGEST_ID, Long};
-use super::keys::{Keys, packet_number};
+use super::header::{self, Id, Kind, Long};
+use super::keys::{Keys, Suite, packet_number};
+use super::owners::{Ends, Owner, Owners};
 use crate::keylog::KeyLog;
 
 /// A UDP datagram of the capture.
@@ -28,6 +28,12 @@ pub struct Datagram<'a> {
     pub payload: &'a [u8],
     /// Whether the capture has all of it.
     pub whole: bool,
+}
+
+impl Datagram<'_> {
+    fn ends(&self) -> Ends {
+        (self.from, self.to)
+    }
 }
 
 /// One QUIC packet of a datagram.
@@ -85,42 +91,28 @@ pub trait Visitor {
     fn packet(&mut self, datagram: &Datagram<'_>, packet: &Packet<'_>);
 }
 
-/// Connections that are followed; each costs about 2 KB.
-const MOST_CONNECTIONS: usize = 1_000_000;
-/// Connection IDs of one connection that are remembered.
-const MOST_IDS: u32 = 10_000;
+/// Connections that are followed: with all keys each takes 9 KB, its summary 3.
+const MOST_CONNECTIONS: usize = 1 << 13;
 
 /// The connections of one trace.
-#[derive(Default)]
-pub struct Tracker {
-    log: KeyLog,
+pub struct Tracker<'l> {
+    log: &'l KeyLog,
     connections: Vec<Connection>,
-    /// Who gave out an ID, and in which connection.
-    ids: HashMap<Id, (usize, Side)>,
-    ids_of: HashMap<usize, u32>,
-    /// Lengths of the IDs there are, without zero.
-    id_lengths: BTreeSet<usize>,
-    /// The latest connection between two addresses, client's first.
-    by_address: HashMap<(SocketAddr, SocketAddr), usize>,
+    owners: Owners,
     scratch: Vec<u8>,
     /// UDP datagrams that belong to no connection.
     pub strangers: u64,
 }
 
-impl Tracker {
+impl<'l> Tracker<'l> {
     /// With the secrets of `log`.
-    pub fn new(log: KeyLog) -> Self {
+    pub fn new(log: &'l KeyLog) -> Self {
         Self {
             log,
-            ..Self::default()
-        }
-    }
-
-    /// More secrets have come.
-    pub fn add_secrets(&mut self, lines: &[u8]) {
-        self.log.add(lines);
-        for connection in &mut self.connections {
-            connection.look_up(&self.log);
+            connections: Vec::new(),
+            owners: Owners::default(),
+            scratch: Vec::new(),
+            strangers: 0,
         }
     }
 
@@ -162,12 +154,13 @@ impl Tracker {
         rest: &[u8],
         place: usize,
         visitor: &mut impl Visitor,
-        last: &mut Option<(usize, Side)>,
+        last: &mut Option<Owner>,
     ) -> Option<usize> {
-        let head = header::long(rest)?;
+        let head = header::long(rest).filter(|head| head.whole || !datagram.whole)?;
         let (number, side) = self.attribute(datagram, &head)?;
         *last = Some((number, side));
-        self.register(head.source, number, side);
+        self.owners.sent((number, side), datagram.ends());
+        self.owners.give(head.source, (number, side));
         let connection = &mut self.connections[number];
         let mut packet = Opened {
             number: None,
@@ -175,13 +168,20 @@ impl Tracker {
             payload: Err(Undecryptable::NoFrames),
         };
         match head.kind {
+            _ if !head.whole => packet = Opened::failed(Undecryptable::Cut),
             Kind::Retry if side == Side::Server => connection.on_retry(head.version, head.source),
             Kind::Retry | Kind::VersionNegotiation | Kind::OneRtt => {}
             Kind::Initial | Kind::ZeroRtt | Kind::Handshake => {
                 connection.on_version(side, head.version);
                 self.scratch.clear();
                 self.scratch.extend_from_slice(&rest[..head.len]);
-                packet = open_long(connection, side, &head, &mut self.scratch, rest);
+                packet = open_long(
+                    (connection, side),
+                    datagram.interface,
+                    &head,
+                    &mut self.scratch,
+                    rest,
+                );
             }
         }
         self.show(
@@ -202,13 +202,25 @@ impl Tracker {
         rest: &[u8],
         place: usize,
         visitor: &mut impl Visitor,
-        last: Option<(usize, Side)>,
+        last: Option<Owner>,
     ) -> Option<usize> {
-        let (number, side, id_len) = self.attribute_short(datagram, rest, last)?;
+        let ends = datagram.ends();
+        let ((number, side), id_len) = self.owners.short_sender(&rest[1..], ends, last)?;
+        self.owners.sent((number, side), ends);
         let connection = &mut self.connections[number];
-        self.scratch.clear();
-        self.scratch.extend_from_slice(rest);
-        let packet = open_short(connection, side, 1 + id_len, &mut self.scratch);
+        let half = connection.half(side);
+        let here = half.largest.at(datagram.interface, Space::Application);
+        let anywhere = half.largest.anywhere(Space::Application);
+        let mut packet = Opened::failed(Undecryptable::NoSecrets);
+        // An interface that was captured later than others knows the numbers from them.
+        for largest in [Some(here), Some(anywhere).filter(|other| *other != here)] {
+            let (Some(largest), Err(_)) = (largest, &packet.payload) else {
+                break;
+            };
+            self.scratch.clear();
+            self.scratch.extend_from_slice(rest);
+            packet = open_short(half, largest, 1 + id_len, &mut self.scratch);
+        }
         let size = (rest.len(), place);
         self.show(
             datagram,
@@ -235,8 +247,7 @@ impl Tracker {
         let frames = opened.payload.map(|range| Frames::new(&scratch[range]));
         if let (Ok(frames), Some(space)) = (frames, Space::of(kind)) {
             let half = self.connections[number].half(side);
-            let largest = &mut half.largest[space as usize];
-            *largest = (*largest).max(opened.number);
+            half.largest.seen(datagram.interface, space, opened.number);
             for frame in frames.map_while(Result::ok) {
                 self.learn(number, side, kind, &frame);
             }
@@ -265,39 +276,27 @@ impl Tracker {
     fn learn(&mut self, number: usize, side: Side, kind: Kind, frame: &Frame<'_>) {
         match *frame {
             Frame::Crypto { offset, data } if kind == Kind::Initial => {
-                self.connections[number].on_initial_crypto(side, offset, data, &self.log);
+                self.connections[number].on_initial_crypto(side, offset, data, self.log);
             }
             Frame::Crypto { offset, data } if kind == Kind::Handshake && side == Side::Server => {
                 self.connections[number].on_server_handshake_crypto(offset, data);
             }
             Frame::NewConnectionId { id, .. } => {
                 if let Some(id) = Id::new(id) {
-                    self.register(id, number, side);
+                    self.owners.give(id, (number, side));
                 }
             }
             _ => {}
         }
     }
 
-    /// `side` of connection `number` is reached by `id`.
-    fn register(&mut self, id: Id, number: usize, side: Side) {
-        if id.is_empty() || self.ids.contains_key(&id) {
-            return;
-        }
-        let count = self.ids_of.entry(number).or_default();
-        if *count < MOST_IDS {
-            *count += 1;
-            self.ids.insert(id, (number, side));
-            self.id_lengths.insert(id.as_bytes().len());
-        }
-    }
-
     /// Whose packet it is, and who sent it. An Initial packet of nobody begins a connection.
-    fn attribute(&mut self, datagram: &Datagram<'_>, head: &Long<'_>) -> Option<(usize, Side)> {
-        if let Some(&(number, receiver)) = self.ids.get(&head.destination) {
-            return Some((number, receiver.peer()));
+    fn attribute(&mut self, datagram: &Datagram<'_>, head: &Long<'_>) -> Option<Owner> {
+        let ends = datagram.ends();
+        if let Some(owner) = self.owners.sender(&head.destination, ends) {
+            return Some(owner);
         }
-        let known = self.by_addresses(datagram);
+        let known = self.owners.by_addresses(ends);
         if let Some((number, side)) = known
             && (side == Side::Server || head.kind != Kind::Initial)
         {
@@ -309,42 +308,15 @@ impl Tracker {
             return None;
         }
         let number = self.connections.len();
-        let ends = (datagram.from, datagram.to);
         self.connections.push(Connection::new(
             u32::try_from(number).ok()?,
             head.version,
             head.destination,
             ends,
         ));
-        self.by_address.insert(ends, number);
-        self.register(head.destination, number, Side::Server);
+        self.owners.begin(ends);
+        self.owners.give(head.destination, (number, Side::Server));
         Some((number, Side::Client))
-    }
-
-    /// Connection, sender, and length of the ID that the packet has.
-    fn attribute_short(
-        &self,
-        datagram: &Datagram<'_>,
-        rest: &[u8],
-        last: Option<(usize, Side)>,
-    ) -> Option<(usize, Side, usize)> {
-        for &len in self.id_lengths.iter().rev() {
-            let id = rest.get(1..1 + len).and_then(Id::new);
-            if let Some(&(number, receiver)) = id.and_then(|id| self.ids.get(&id)) {
-                return Some((number, receiver.peer(), len));
-            }
-        }
-        debug_assert!(self.id_lengths.iter().all(|len| *len <= LONGEST_ID));
-        let (number, side) = last.or_else(|| self.by_addresses(datagram))?;
-        Some((number, side, 0))
-    }
-
-    fn by_addresses(&self, datagram: &Datagram<'_>) -> Option<(usize, Side)> {
-        let (from, to) = (datagram.from, datagram.to);
-        if let Some(&number) = self.by_address.get(&(from, to)) {
-            return Some((number, Side::Client));
-        }
-        Some((*self.by_address.get(&(to, from))?, Side::Server))
     }
 }
 
@@ -364,40 +336,57 @@ impl Opened {
             payload: Err(why),
         }
     }
+
+    /// `plain`: how many bytes behind `payload_at` have been decrypted, if they were.
+    fn of(plain: Option<usize>, payload_at: usize, number: u64, key_phase: Option<bool>) -> Self {
+        Self {
+            number: plain.map(|_| number),
+            key_phase,
+            payload: plain
+                .map(|len| payload_at..payload_at + len)
+                .ok_or(Undecryptable::Failed),
+        }
+    }
 }
 
 fn open_long(
-    connection: &mut Connection,
-    side: Side,
+    (connection, side): (&mut Connection, Side),
+    interface: u32,
     head: &Long<'_>,
     scratch: &mut [u8],
     original: &[u8],
 ) -> Opened {
     let space = Space::of(head.kind).expect("it has a number");
     let half = connection.half(side);
-    let largest = half.largest[space as usize];
+    let largest = half.largest.at(interface, space);
     let keys = match head.kind {
         Kind::Initial => Some(&half.initial),
-        Kind::ZeroRtt => half.zero_rtt.as_ref(),
-        _ => half.handshake.as_ref(),
+        Kind::ZeroRtt => half.zero_rtt.as_deref(),
+        _ => half.handshake.as_deref(),
     };
     let Some(keys) = keys else {
         return Opened::failed(Undecryptable::NoSecrets);
     };
     let opened = open_with(keys, scratch, head.number_at, largest);
-    if opened.payload.is_ok() || head.kind != Kind::Initial {
-        return opened;
-    }
-    // A Retry that the capture does not have, or another version: the client's keys then
-    // follow from where it sends to.
-    let (from_client, _) = Keys::initial(head.version, head.destination.as_bytes());
-    scratch.copy_from_slice(&original[..head.len]);
-    let again = match side {
-        Side::Client => open_with(&from_client, scratch, head.number_at, largest),
-        Side::Server => return opened,
+    let other = match (head.kind, side) {
+        _ if opened.payload.is_ok() => None,
+        // A Retry that the capture does not have, or another version: the client's keys then
+        // follow from where it sends to.
+        (Kind::Initial, Side::Client) => {
+            Some(Keys::initial(head.version, head.destination.as_bytes()).0)
+        }
+        // The suite is that of the ticket, of which the capture has the length of its hash alone.
+        (Kind::ZeroRtt, _) => keys.with_suite(Suite::ChaCha20Poly1305),
+        _ => None,
     };
+    let Some(other) = other else { return opened };
+    scratch.copy_from_slice(&original[..head.len]);
+    let again = open_with(&other, scratch, head.number_at, largest);
     if again.payload.is_ok() {
-        connection.set_initial_keys(head.version, head.destination);
+        match head.kind {
+            Kind::Initial => connection.set_initial_keys(head.version, head.destination),
+            _ => half.zero_rtt = Some(Box::new(other)),
+        }
     }
     again
 }
@@ -409,23 +398,15 @@ fn open_with(keys: &Keys, packet: &mut [u8], number_at: usize, largest: Option<u
     let number = packet_number(largest, head.truncated, head.number_len);
     let payload_at = number_at + head.number_len;
     let plain = keys.open(packet, payload_at, number).map(<[u8]>::len);
-    Opened {
-        number: plain.map(|_| number),
-        key_phase: None,
-        payload: plain
-            .map(|len| payload_at..payload_at + len)
-            .ok_or(Undecryptable::Failed),
-    }
+    Opened::of(plain, payload_at, number, None)
 }
 
 fn open_short(
-    connection: &mut Connection,
-    side: Side,
+    half: &mut Half,
+    largest: Option<u64>,
     number_at: usize,
     packet: &mut [u8],
 ) -> Opened {
-    let half = connection.half(side);
-    let largest = half.largest[Space::Application as usize];
     let Some(one_rtt) = &mut half.one_rtt else {
         return Opened::failed(Undecryptable::NoSecrets);
     };
@@ -435,30 +416,6 @@ fn open_short(
     let number = packet_number(largest, head.truncated, head.number_len);
     let payload_at = number_at + head.number_len;
     let phase = head.first & 4 != 0;
-    let plain = if phase == one_rtt.phase {
-        one_rtt
-            .keys
-            .open(packet, payload_at, number)
-            .map(<[u8]>::len)
-    } else if largest.is_some_and(|largest| number < largest)
-        && let Some(previous) = &one_rtt.previous
-    {
-        previous.open(packet, payload_at, number).map(<[u8]>::len)
-    } else {
-        let plain = one_rtt
-            .next
-            .open(packet, payload_at, number)
-            .map(<[u8]>::len);
-        if plain.is_some() {
-            one_rtt.update();
-        }
-        plain
-    };
-    Opened {
-        number: plain.map(|_| number),
-        key_phase: Some(phase),
-        payload: plain
-            .map(|len| payload_at..payload_at + len)
-            .ok_or(Undecryptable::Failed),
-    }
+    let plain = one_rtt.open(packet, payload_at, number, phase);
+    Opened::of(plain, payload_at, number, Some(phase))
 }

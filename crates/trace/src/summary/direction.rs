@@ -3,18 +3,18 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::patterns::patterns;
-use super::records::{DirectionSummary, Pause, Spread};
+use super::records::{DirectionSummary, Pause};
+use super::samples::Samples;
 use super::seconds;
 use super::seen::{Piece, Seen};
 use crate::quic::frames::Ack;
 
-/// Sent packets that wait for their acknowledgement; older ones are forgotten.
-const MOST_UNACKNOWLEDGED: usize = 1 << 17;
+/// Pieces of streams of all connections that wait for their acknowledgement; beyond, the oldest of the direction
+/// that sends are forgotten.
+const MOST_UNACKNOWLEDGED: usize = 1 << 18;
 /// The kind of a stream in the last two bits of its ID (RFC 9000, section 2.1); TCP's one
 /// stream is 0.
 const CLIENT_BIDIRECTIONAL: u64 = 0;
-/// Seconds of a connection for which rates are kept.
-const MOST_SECONDS: u64 = 1 << 17;
 
 #[derive(Debug, Default)]
 pub(super) struct Direction {
@@ -28,7 +28,7 @@ pub(super) struct Direction {
     last_byte: Option<u64>,
     latest_packet: Option<u64>,
     key_phase: bool,
-    rtt_us: Vec<u32>,
+    rtt: Samples,
     /// Packets of the application's space, and the pieces of streams in them.
     unacknowledged: BTreeMap<u64, Unacknowledged>,
     /// Which packet had the bytes of a stream that begin here.
@@ -42,6 +42,13 @@ struct Unacknowledged {
     sent: u64,
     pieces: Vec<Piece>,
     repeated: u64,
+}
+
+impl Unacknowledged {
+    /// What it takes, in pieces.
+    fn size(&self) -> usize {
+        self.pieces.len().max(1)
+    }
 }
 
 /// Totals over time, as many as are needed to find when 95 % had been sent.
@@ -113,8 +120,10 @@ impl Direction {
         self.latest_packet = Some(seen.time_ns);
     }
 
-    pub(super) fn pieces(&mut self, begun: u64, seen: &Seen, pieces: &[Piece]) {
+    /// A packet has these pieces, which `wait` with those of all connections for their acknowledgement.
+    pub(super) fn pieces(&mut self, begun: u64, seen: &Seen, pieces: &[Piece], wait: &mut usize) {
         let second = seen.time_ns.saturating_sub(begun) / 1_000_000_000;
+        let second = u32::try_from(second).unwrap_or(u32::MAX);
         for piece in pieces {
             let new = piece.length - piece.repeated;
             self.summary.stream_bytes += new;
@@ -127,21 +136,10 @@ impl Direction {
                 }
                 self.summary.late_bytes += if piece.late { new } else { 0 };
                 self.progress.add(seen.time_ns, self.summary.stream_bytes);
-                if second < MOST_SECONDS {
-                    let second = usize::try_from(second).expect("few");
-                    let rates = &mut self.summary.bytes_per_second;
-                    if rates.len() <= second {
-                        rates.resize(second + 1, 0);
-                    }
-                    rates[second] += new;
-                }
+                add_at(&mut self.summary.new_at, second, new);
             }
             if piece.repeated > 0 {
-                let second = u32::try_from(second).unwrap_or(u32::MAX);
-                match self.summary.repeated_at.last_mut() {
-                    Some((last, bytes)) if *last == second => *bytes += piece.repeated,
-                    _ => self.summary.repeated_at.push((second, piece.repeated)),
-                }
+                add_at(&mut self.summary.repeated_at, second, piece.repeated);
                 let carrier = self.carriers.get(&(piece.stream, piece.offset)).copied();
                 if let Some(packet) = carrier.and_then(|n| self.unacknowledged.get_mut(&n)) {
                     packet.repeated += piece.repeated;
@@ -157,15 +155,19 @@ impl Direction {
         for piece in pieces {
             self.carriers.insert((piece.stream, piece.offset), number);
         }
-        self.unacknowledged.insert(number, packet);
-        if self.unacknowledged.len() > MOST_UNACKNOWLEDGED
+        *wait += packet.size();
+        if let Some(same) = self.unacknowledged.insert(number, packet) {
+            *wait -= same.size();
+        }
+        while *wait > MOST_UNACKNOWLEDGED
             && let Some((number, packet)) = self.unacknowledged.pop_first()
         {
-            self.forget(number, &packet);
+            self.forget(number, &packet, wait);
         }
     }
 
-    fn forget(&mut self, number: u64, packet: &Unacknowledged) {
+    fn forget(&mut self, number: u64, packet: &Unacknowledged, wait: &mut usize) {
+        *wait -= packet.size();
         for piece in &packet.pieces {
             let place = (piece.stream, piece.offset);
             if self.carriers.get(&place) == Some(&number) {
@@ -174,20 +176,15 @@ impl Direction {
         }
     }
 
-    fn arrived(&mut self, number: u64, packet: &Unacknowledged) {
-        self.summary.spurious_bytes += packet.repeated;
-        self.forget(number, packet);
-    }
-
-    pub(super) fn acknowledged(&mut self, now: u64, ack: &Ack<'_>) {
+    pub(super) fn acknowledged(&mut self, now: u64, ack: &Ack<'_>, wait: &mut usize) {
         if let Some(packet) = self.unacknowledged.get(&ack.largest) {
-            let micros = now.saturating_sub(packet.sent) / 1000;
-            self.rtt_us.push(u32::try_from(micros).unwrap_or(u32::MAX));
+            self.rtt.add(now.saturating_sub(packet.sent));
         }
         for (first, last) in ack.acknowledged() {
             while let Some((&number, _)) = self.unacknowledged.range(first..=last).next() {
                 let packet = self.unacknowledged.remove(&number).expect("it was found");
-                self.arrived(number, &packet);
+                self.summary.spurious_bytes += packet.repeated;
+                self.forget(number, &packet, wait);
             }
             if self
                 .unacknowledged
@@ -199,7 +196,7 @@ impl Direction {
         }
     }
 
-    pub(super) fn acknowledged_before(&mut self, now: u64, ack: u64) {
+    pub(super) fn acknowledged_before(&mut self, now: u64, ack: u64, wait: &mut usize) {
         let mut latest = None;
         while let Some(entry) = self.unacknowledged.first_entry() {
             let (number, packet) = (*entry.key(), entry.get());
@@ -215,11 +212,10 @@ impl Direction {
             // Karn's rule: what was repeated says nothing about the round trip.
             let repeated = packet.repeated > 0 || packet.pieces.iter().any(|p| p.repeated > 0);
             latest = (!repeated).then_some(packet.sent);
-            self.forget(number, &packet);
+            self.forget(number, &packet, wait);
         }
         if let Some(sent) = latest {
-            let micros = now.saturating_sub(sent) / 1000;
-            self.rtt_us.push(u32::try_from(micros).unwrap_or(u32::MAX));
+            self.rtt.add(now.saturating_sub(sent));
         }
     }
 
@@ -229,7 +225,7 @@ impl Direction {
         peer_packets: u64,
     ) -> (DirectionSummary, Option<u64>, Option<u64>) {
         let summary = &mut self.summary;
-        summary.rtt_ms = spread(&mut self.rtt_us);
+        summary.rtt_ms = self.rtt.spread();
         if summary.acks > 0 {
             summary.packets_per_ack = Some(peer_packets as f64 / summary.acks as f64);
         }
@@ -244,17 +240,10 @@ impl Direction {
     }
 }
 
-fn spread(micros: &mut [u32]) -> Option<Spread> {
-    micros.sort_unstable();
-    let at = |percent: usize| {
-        let place = ((micros.len() - 1) * percent + 50) / 100;
-        f64::from(micros[place]) / 1000.0
-    };
-    (!micros.is_empty()).then(|| Spread {
-        least: at(0),
-        median: at(50),
-        p95: at(95),
-        largest: at(100),
-        count: micros.len() as u64,
-    })
+/// More bytes in a second, in the order of seconds whatever the order of the packets.
+fn add_at(seconds: &mut Vec<(u32, u64)>, second: u32, bytes: u64) {
+    match seconds.binary_search_by_key(&second, |(at, _)| *at) {
+        Ok(place) => seconds[place].1 += bytes,
+        Err(place) => seconds.insert(place, (second, bytes)),
+    }
 }

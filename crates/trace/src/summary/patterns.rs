@@ -19,6 +19,8 @@ pub struct Pattern {
 
 /// Transfers of fewer whole seconds have no shape at one second's resolution.
 const LEAST_SECONDS: usize = 4;
+/// Longer ones have none that is looked for.
+const MOST_SECONDS: usize = 1 << 17;
 /// An exponential start lasts at least so many seconds ...
 const START_SECONDS: usize = 3;
 /// ... until this share of the highest rate is reached.
@@ -49,12 +51,7 @@ pub fn patterns(sent: &DirectionSummary, first_s: f64, last_s: f64) -> Vec<Patte
         return found;
     }
     let begun = whole_second(first_s);
-    let rates: Vec<f64> = sent
-        .bytes_per_second
-        .iter()
-        .skip(begun)
-        .map(|bytes| *bytes as f64 * 8e-6)
-        .collect();
+    let rates = rates(&sent.new_at, begun);
     if rates.len() >= LEAST_SECONDS {
         let at = |second: usize| begun + second;
         if let Some((after, peak)) = exponential_start(&rates) {
@@ -103,7 +100,7 @@ pub fn patterns(sent: &DirectionSummary, first_s: f64, last_s: f64) -> Vec<Patte
         );
     }
     if let Some(repeated) = repeated_in(sent, whole_second(last_s)) {
-        let new = sent.bytes_per_second.last().copied().unwrap_or(0);
+        let new = sent.new_at.last().map_or(0, |(_, bytes)| *bytes);
         if repeated as f64 >= AT_THE_END * (new + repeated) as f64 {
             add(
                 "repeated retransmission at the end",
@@ -128,6 +125,22 @@ fn whole_second(s: f64) -> usize {
         .unwrap_or(0)
 }
 
+/// Mbit/s of each second from `begun` on, to the last in which there was something; of too many none.
+fn rates(new_at: &[(u32, u64)], begun: usize) -> Vec<f64> {
+    let since = |second: u32| usize::try_from(second).ok()?.checked_sub(begun);
+    let seconds = new_at.last().and_then(|(last, _)| since(*last));
+    let Some(last) = seconds.filter(|last| *last < MOST_SECONDS) else {
+        return Vec::new();
+    };
+    let mut rates = vec![0.0; last + 1];
+    for &(second, bytes) in new_at {
+        if let Some(second) = since(second) {
+            rates[second] = bytes as f64 * 8e-6;
+        }
+    }
+    rates
+}
+
 /// After how many seconds of growth the rate was near its highest, and that.
 fn exponential_start(rates: &[f64]) -> Option<(usize, f64)> {
     let peak = rates.iter().copied().fold(0.0, f64::max);
@@ -149,10 +162,15 @@ fn rate_drop(rates: &[f64]) -> Option<(usize, f64)> {
 fn bend(rates: &[f64]) -> Option<(usize, f64, f64)> {
     let whole = &rates[..rates.len() - 1];
     let least = (whole.len() as f64 * BENT_PART).ceil().max(2.0);
-    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
+    let all: f64 = whole.iter().sum();
+    let mut sum = 0.0;
     (1..whole.len())
-        .filter(|at| (*at).min(whole.len() - at) as f64 >= least)
-        .map(|at| (at, mean(&whole[..at]), mean(&whole[at..])))
+        .map(|at| {
+            sum += whole[at - 1];
+            let (before, after) = (sum / at as f64, (all - sum) / (whole.len() - at) as f64);
+            (at, before, after)
+        })
+        .filter(|(at, ..)| (*at).min(whole.len() - at) as f64 >= least)
         .filter(|(_, before, after)| before.max(*after) >= BENT * before.min(*after))
         .max_by(|one, other| (one.1 - one.2).abs().total_cmp(&(other.1 - other.2).abs()))
 }
@@ -168,16 +186,16 @@ mod tests {
 
     /// A transfer by its rate in each second, kbit/s.
     fn sent(kbit_s: &[u64]) -> DirectionSummary {
-        let bytes_per_second: Vec<u64> = kbit_s.iter().map(|rate| rate * 125).collect();
+        let new_at: Vec<_> = (0..).zip(kbit_s.iter().map(|rate| rate * 125)).collect();
         DirectionSummary {
-            stream_bytes: bytes_per_second.iter().sum(),
-            bytes_per_second,
+            stream_bytes: new_at.iter().map(|(_, bytes)| bytes).sum(),
+            new_at,
             ..DirectionSummary::default()
         }
     }
 
     fn names(sent: &DirectionSummary) -> Vec<&'static str> {
-        let last_s = sent.bytes_per_second.len() as f64 - 0.5;
+        let last_s = sent.new_at.len() as f64 - 0.5;
         let found = patterns(sent, 0.6, last_s);
         found.iter().map(|each| each.name).collect()
     }

@@ -116,8 +116,8 @@ pub struct DirectionSummary {
     pub key_updates: u64,
     /// Seconds (of the connection) in which bytes were repeated: second, bytes.
     pub repeated_at: Vec<(u32, u64)>,
-    /// New stream bytes in each second of the connection.
-    pub bytes_per_second: Vec<u64>,
+    /// Seconds in which new stream bytes were sent: second, bytes.
+    pub new_at: Vec<(u32, u64)>,
     /// Shapes of the transfer that have a name.
     pub patterns: Vec<Pattern>,
 }
