@@ -3,7 +3,6 @@
 import re
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -11,6 +10,7 @@ from bentpipe_lab.net.topology import PRIVATE4, SERVER4, SERVER6, UNREACHABLE4, 
 from bentpipe_lab.systems.tunnel import Bentpipe, start_bentpipe
 from conftest import SHORT
 from conversation import conversation, eventually
+from dish_side import capture, captured
 
 NETWORKS = '["10.88.0.0/24", "fd88::/64"]'
 GATEWAY4 = "10.88.0.1"
@@ -55,14 +55,11 @@ def packets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bentpipe]:
 def test_pings_take_the_tunnel_and_its_round_trip(packets: Bentpipe, address: str) -> None:
     path = packets.path
     filters = "icmp or (icmp6 and ip6[40] >= 128 and ip6[40] <= 129)"
-    words: list[str | Path] = ["tcpdump", "-i", "sat0", "-nn", "-l", filters]
-    outside = path.start("outside", path.terminal, words)
-    eventually(lambda: "listening on" in outside.log.read_text(), "the capture runs")
+    outside = capture(path, "outside", filters)
     for options in ((), ("-s", "0"), ("-s", "1400", "-M", "do"), ("-s", "4000")):
         printed = ping(path, address, *options)
         assert " 0% packet loss" in printed, printed
-    outside.stop()
-    assert " > " not in outside.out.read_text(), "nothing passes beside the tunnel"
+    assert captured(outside) == "", "nothing passes beside the tunnel"
     least = re.search(r"rtt min/avg/max/mdev = ([0-9.]+)/", ping(path, address))
     assert path.link is not None
     assert least is not None

@@ -5,32 +5,15 @@ The path routes and does not translate addresses, so a packet that passed by the
 
 import socket
 import subprocess
-from pathlib import Path
 
-from bentpipe_lab.net.process import Process
 from bentpipe_lab.net.topology import LAN, SERVER4, SERVER6, Topology
 from bentpipe_lab.systems.tunnel import start_bentpipe
-from conversation import eventually
 from datagrams import ask, open_socket, peer
+from dish_side import capture, captured
 
 SERVERS = (SERVER4, SERVER6)
 DNS, QUIC, CLOSED = 53, 443, 9
-
-
-def capture(path: Topology, name: str) -> Process:
-    """Print what the terminal sends towards the dish with the client's address, and what comes to it."""
-    words: list[str | Path] = [
-        "tcpdump",
-        "-i",
-        "sat0",
-        "-nn",
-        "-l",
-        "--immediate-mode",
-        f"host {LAN.far4} or host {LAN.far6}",
-    ]
-    started = path.start(name, path.terminal, words)
-    eventually(lambda: "listening on" in started.log.read_text(), "the capture runs")
-    return started
+OF_THE_LAN = f"host {LAN.far4} or host {LAN.far6}"
 
 
 def ping(path: Topology, address: str) -> bool:
@@ -55,21 +38,15 @@ def send_everything(path: Topology) -> None:
             ping(path, address)
 
 
-def captured(started: Process) -> str:
-    """What a capture has printed, once it has ended."""
-    started.stop()
-    return "\n".join(line for line in started.out.read_text().splitlines() if " > " in line)
-
-
 def test_nothing_of_the_lan_leaves_outside_the_tunnel(path: Topology) -> None:
-    without = capture(path, "without")
+    without = capture(path, "without", OF_THE_LAN)
     send_everything(path)
     assert all(ping(path, address) for address in SERVERS), "without the tunnel, the path routes"
     seen = captured(without)
     assert all(kind in seen for kind in ("Flags [S]", "UDP", "ICMP echo", "ICMP6, echo", "sctp")), seen
 
     tunnel = start_bentpipe(path)
-    during = capture(path, "during")
+    during = capture(path, "during", OF_THE_LAN)
     send_everything(path)
     for address in SERVERS:
         with peer(path.server, address) as echo, open_socket(path.client, address) as client:
@@ -89,7 +66,7 @@ def test_nothing_of_the_lan_leaves_outside_the_tunnel(path: Topology) -> None:
 def test_an_application_that_has_closed_its_port_tells_nobody_on_the_dish_side(path: Topology) -> None:
     """Its machine answers the datagrams that come with ICMP, which quotes them."""
     start_bentpipe(path)
-    during = capture(path, "during")
+    during = capture(path, "during", OF_THE_LAN)
     for address in SERVERS:
         with open_socket(path.server, address) as server:
             server.bind((address, 0))

@@ -27,7 +27,8 @@ from bentpipe_lab.systems.tunnel import (
     terminal_toml,
 )
 from conversation import PATIENCE_S, Server, assert_reset, connect, conversation, eventually, reset
-from test_leak import capture, captured
+from dish_side import capture, captured
+from test_leak import OF_THE_LAN
 from test_transparent import configure, works
 
 ASLEEP = "table inet asleep {\nchain input {\ntype filter hook input priority 0; policy drop;\n}\n}\n"
@@ -58,7 +59,7 @@ def test_a_host_that_slept_while_its_connection_ended_does_not_go_on_outside(
     path.terminal.sysctl(
         net__netfilter__nf_conntrack_tcp_timeout_close=1, net__netfilter__nf_conntrack_tcp_loose=int(loose)
     )
-    during = capture(path, "during")
+    during = capture(path, "during", OF_THE_LAN)
     with conversation(path) as (client, peer):
         path.client.run("nft", "-f", rules)
         if running:

@@ -24,6 +24,7 @@ from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.systems.tunnel import Bentpipe, start_bentpipe
 from bentpipe_lab.workloads.programs import curl
 from conversation import Server, connect, conversation, eventually
+from dish_side import capture, captured
 
 NOBODY = 65534
 HELD_S = 2.5
@@ -82,8 +83,7 @@ def test_nothing_passes_by_the_tunnel_after_a_crash_or_a_stop_until_it_is_let_go
 def test_what_is_under_way_at_a_crash_does_not_go_on_outside(path: Topology) -> None:
     """The rest of a connection is not sent to the server by itself, whatever the client still sends."""
     tunnel = start_bentpipe(path)
-    listing = ["tcpdump", "-i", "sat0", "-nn", "-l", "--immediate-mode", "tcp"]
-    capture = path.start("capture", path.terminal, listing)
+    outside = capture(path, "outside", "tcp")
     with conversation(path) as (client, _):
         client.setblocking(False)
         tunnel.terminal.kill()
@@ -93,9 +93,7 @@ def test_what_is_under_way_at_a_crash_does_not_go_on_outside(path: Topology) -> 
             except OSError:
                 break
     assert not passes(path)
-    capture.stop()
-    assert "secret" not in capture.out.read_text()
-    assert " > " not in capture.out.read_text()
+    assert captured(outside) == ""
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2])

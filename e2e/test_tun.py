@@ -24,7 +24,7 @@ from bentpipe_lab.net.topology import GROUND, LAN, SATELLITE, SERVER4, SERVER6, 
 from bentpipe_lab.systems.tunnel import GATEWAY_PORT, Bentpipe, start_bentpipe
 from conversation import Server, connect, eventually
 from datagrams import ask, open_socket, peer
-from test_leak import captured
+from dish_side import capture, captured
 from test_transparent import NOBODY, doctor
 
 SERVERS = (SERVER4, SERVER6)
@@ -109,10 +109,7 @@ def bare(tmp_path: Path) -> Iterator[Topology]:
 
 def outside(path: Topology, name: str) -> Process:
     """Print what goes between the machine and the dish's router beside the tunnel."""
-    words: list[str | Path] = ["tcpdump", "--immediate-mode", "-i", "sat0", "-nn", "-l", OUTSIDE]
-    capture = path.start(name, path.terminal, words)
-    eventually(lambda: "listening on" in capture.log.read_text(), "the capture runs")
-    return capture
+    return capture(path, name, OUTSIDE)
 
 
 def seen(capture: Process, kind: str) -> bool:
@@ -145,7 +142,7 @@ def test_programs_of_the_machine_go_through_the_tunnel_and_nothing_leaves_beside
     tunnel = start_bentpipe(path)
     configure(tunnel, lan=False)
     terminal = start(tunnel)
-    capture = outside(path, "during")
+    during = outside(path, "during")
 
     for address, gateway in ((SERVER4, GROUND.near4), (SERVER6, GROUND.near6)):
         assert source(path, machine, address) == gateway
@@ -185,7 +182,7 @@ def test_programs_of_the_machine_go_through_the_tunnel_and_nothing_leaves_beside
     assert tunnel.terminal.stop() == 0
     send_everything(path)
     assert source(path, machine, SERVER6) is None
-    assert captured(capture) == ""
+    assert captured(during) == ""
 
     release(tunnel)
     assert source(path, machine, SERVER4) == SATELLITE.near4

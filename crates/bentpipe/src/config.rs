@@ -20,7 +20,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use dns::{Dns, DnsTls};
-pub use ingress::{AfterStop, Answer, AskFor, Ingress, Transparent, transparent_port};
+pub use ingress::{AfterStop, Answer, AskFor, Ingress, Proxy, Transparent, transparent_port};
 
 /// `gateway.toml`.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -42,7 +42,7 @@ pub struct Gateway {
     pub drain: Span,
     /// Where terminals may go. Changes at SIGHUP.
     pub egress: EgressTable,
-    /// What each terminal may do. Changes at SIGHUP, for flows from then on.
+    /// What each terminal may do; what egress denies stays denied. Changes at SIGHUP, for flows from then on.
     pub policy: Policy,
     /// What single terminals may do, by their name or key: a table `[terminal.NAME]` with
     /// options of `[policy]`, which hold in the place of those there. Changes at SIGHUP.

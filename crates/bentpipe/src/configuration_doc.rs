@@ -17,13 +17,13 @@ fn document() -> String {
     ] {
         let _ = write!(text, "\n## {title}\n");
         let schema = crate::schema::sorted(schema).to_value();
-        table(&mut text, &schema, &schema, "");
+        table(&mut text, &schema, &schema, None);
     }
     text
 }
 
-/// One table of the file, and then those in it.
-fn table(text: &mut String, root: &Value, schema: &Value, name: &str) {
+/// One table of the file, with its name and what is said of it there, and then those in it.
+fn table(text: &mut String, root: &Value, schema: &Value, heading: Option<(&str, &str)>) {
     let properties = schema["properties"]
         .as_object()
         .expect("a table has options");
@@ -31,19 +31,23 @@ fn table(text: &mut String, root: &Value, schema: &Value, name: &str) {
         let list = schema["required"].as_array();
         list.is_some_and(|list| list.iter().any(|required| required == name))
     };
-    if !name.is_empty() {
-        let about = schema["description"]
-            .as_str()
-            .unwrap_or_default()
-            .replace('\n', " ");
+    if let Some((name, about)) = heading {
         let _ = write!(text, "\n### [{name}]\n\n{about}\n");
     }
     let mut inner = Vec::new();
     let mut rows = String::new();
     for (option, declared) in properties {
         let resolved = resolve(root, declared);
-        if resolved.get("properties").is_some() {
-            inner.push((option, resolved));
+        let (of_option, of_type) = (&declared["description"], &resolved["description"]);
+        let is_table = resolved.get("properties").is_some();
+        let about = match is_table && !is_shared(root, declared) {
+            true => of_type.as_str().or(of_option.as_str()),
+            false => of_option.as_str().or(of_type.as_str()),
+        };
+        let about = about.unwrap_or_default().replace('\n', " ");
+        assert!(!about.is_empty(), "{option} says nothing");
+        if is_table {
+            inner.push((option, about, resolved));
             continue;
         }
         let default = match declared.get("default") {
@@ -51,11 +55,6 @@ fn table(text: &mut String, root: &Value, schema: &Value, name: &str) {
             Some(Value::Null) | None => "(none)".to_owned(),
             Some(value) => format!("`{value}`"),
         };
-        let about = declared["description"]
-            .as_str()
-            .or(resolved["description"].as_str());
-        let about = about.unwrap_or_default().replace('\n', " ");
-        assert!(!about.is_empty(), "{name}.{option} says nothing");
         let choices = choices(&resolved);
         let _ = writeln!(rows, "| `{option}` | {default} | {about}{choices} |");
     }
@@ -65,13 +64,12 @@ fn table(text: &mut String, root: &Value, schema: &Value, name: &str) {
             "\n| option | default | meaning |\n|---|---|---|\n{rows}"
         );
     }
-    for (option, schema) in inner {
-        let name = if name.is_empty() {
-            option.clone()
-        } else {
-            format!("{name}.{option}")
+    for (option, about, schema) in inner {
+        let name = match heading {
+            Some((outer, _)) => format!("{outer}.{option}"),
+            None => option.clone(),
         };
-        table(text, root, &schema, &name);
+        table(text, root, &schema, Some((&name, &about)));
     }
 }
 
@@ -88,6 +86,15 @@ fn choices(schema: &Value) -> String {
         format!(" `{}`: {about}", choice["const"])
     });
     words.collect()
+}
+
+/// Whether another option is of the same type, so that the type says nothing of either.
+fn is_shared(root: &Value, declared: &Value) -> bool {
+    let named = declared["$ref"]
+        .as_str()
+        .or_else(|| declared["anyOf"][0]["$ref"].as_str());
+    let uses = |name: &str| root.to_string().matches(&format!("\"{name}\"")).count();
+    named.is_some_and(|name| uses(name) > 1)
 }
 
 /// Follows a reference, and takes the type out of an option's.

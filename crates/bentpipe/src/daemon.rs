@@ -162,9 +162,7 @@ pub async fn tell_status(
     ask: Ask,
 ) -> Result<(), Failure> {
     if let Some(metrics) = metrics {
-        let listener = TcpListener::bind(metrics.listen)
-            .await
-            .map_err(|error| cannot_listen("metrics.listen", "TCP", metrics.listen, &error))?;
+        let listener = listen("metrics.listen", metrics.listen).await?;
         tasks.spawn(serve_metrics(listener, ask.clone()));
     }
     if let Some(socket) = StatusSocket::open(files.status_socket()) {
@@ -237,6 +235,11 @@ pub fn ended(asked: bool) -> Result<(), Failure> {
 pub async fn patiently(goodbye: impl Future<Output = ()>) {
     // Running out of patience is the expected end when the link is down.
     let _ = tokio::time::timeout(GOODBYE, goodbye).await;
+}
+
+/// Listens for TCP at `address`, which the configuration calls `field`.
+pub async fn listen(field: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
+    (TcpListener::bind(address).await).map_err(|error| cannot_listen(field, "TCP", address, &error))
 }
 
 /// Why `address` of configuration field `field` cannot be listened on.

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use bentpipe_os::users::Users;
+use bentpipe_os::proxy::users::Users;
 use bentpipe_tunnel::identity::{Fingerprint, Identity};
 use bentpipe_tunnel::target::Target;
 use serde::{Deserialize, Serialize};

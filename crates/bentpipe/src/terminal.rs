@@ -12,12 +12,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bentpipe_os::http_connect::{self, Proxy};
 use bentpipe_os::kernel_memory::KernelMemory;
 use bentpipe_os::machine::{self, Machine};
 use bentpipe_os::privileges::{self, Needs};
+use bentpipe_os::proxy::{Proxy, http_connect, socks5};
 use bentpipe_os::ways::Ways;
-use bentpipe_os::{ingress, limits, network_changes, quic, secret, tproxy};
+use bentpipe_os::{limits, network_changes, quic, secret, tproxy};
 use bentpipe_tunnel::identity::{Fingerprint, Identity};
 use bentpipe_tunnel::paths::Paths;
 use bentpipe_tunnel::session::remote_address;
@@ -200,38 +200,30 @@ async fn serve(files: Files, mut config: config::Terminal, open_files: u64) -> R
     let mut tasks = JoinSet::new();
     let mut taken = Vec::new();
     let memory = KernelMemory::beside(config.transport.memory);
+    let proxy = |of: &config::Proxy| {
+        let users = files.users(of.users.as_ref())?;
+        let after_origin = of.answer == Answer::AfterOrigin;
+        let clients = of.clients.clone();
+        Ok::<_, Failure>(Proxy {
+            clients,
+            users,
+            after_origin,
+        })
+    };
     if let Some(socks5) = &config.ingress.socks5 {
-        let listener = ingress::listen(socks5.listen).await.map_err(|error| {
-            daemon::cannot_listen("ingress.socks5.listen", "TCP", socks5.listen, &error)
-        })?;
-        let proxy = ingress::Socks5 {
-            clients: socks5.clients.clone(),
-            users: files.users(socks5.users.as_ref())?,
-            after_origin: socks5.answer == Answer::AfterOrigin,
-        };
-        tasks.spawn(ingress::socks5(
-            listener,
-            proxy,
-            memory.clone(),
-            terminal.clone(),
-        ));
+        let listener = daemon::listen("ingress.socks5.listen", socks5.listen).await?;
+        let proxy = proxy(socks5)?;
+        let (memory, terminal) = (memory.clone(), terminal.clone());
+        tasks.spawn(socks5::serve(listener, proxy, memory, terminal));
         taken.push(format!("SOCKS5 on {}", socks5.listen));
     }
     if let Some(http) = &config.ingress.http {
-        let listener = ingress::listen(http.listen).await.map_err(|error| {
-            daemon::cannot_listen("ingress.http.listen", "TCP", http.listen, &error)
-        })?;
-        let proxy = Proxy {
-            clients: http.clients.clone(),
-            users: files.users(http.users.as_ref())?,
-            after_origin: http.answer == Answer::AfterOrigin,
-            socks5: config.ingress.socks5.as_ref().map(|socks5| socks5.listen),
-        };
+        let listener = daemon::listen("ingress.http.listen", http.listen).await?;
+        let socks5 = config.ingress.socks5.as_ref().map(|socks5| socks5.listen);
+        let proxy = proxy(http)?;
+        let (memory, terminal) = (memory.clone(), terminal.clone());
         tasks.spawn(http_connect::serve(
-            listener,
-            proxy,
-            memory.clone(),
-            terminal.clone(),
+            listener, proxy, socks5, memory, terminal,
         ));
         taken.push(format!("HTTP CONNECT on {}", http.listen));
     }
@@ -289,7 +281,7 @@ async fn serve(files: Files, mut config: config::Terminal, open_files: u64) -> R
             .await
             .map_err(anyhow::Error::from)?;
         let held = installed.held.as_ref().map(|(held, _)| held.clone());
-        tasks.spawn(ingress::transparent(
+        tasks.spawn(tproxy::tcp::serve(
             installed.ipv4,
             by_name,
             held.clone(),
@@ -298,7 +290,7 @@ async fn serve(files: Files, mut config: config::Terminal, open_files: u64) -> R
             terminal.clone(),
         ));
         if let Some(listener) = installed.ipv6 {
-            tasks.spawn(ingress::transparent(
+            tasks.spawn(tproxy::tcp::serve(
                 listener,
                 by_name,
                 held,

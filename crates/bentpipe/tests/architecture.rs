@@ -298,11 +298,26 @@ fn imports(tree: &str, prefix: &[&str], found: &mut Vec<Module>) {
     }
 }
 
+/// The paths that `code` writes out where it needs them, without a `use`.
+fn written_out(code: &str, found: &mut Vec<Module>) {
+    let of_a_path = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == ':';
+    // `$crate`, in a macro, is whoever uses the macro.
+    let words = code.split(|letter: char| !of_a_path(letter) && letter != '$');
+    for word in words.filter(|word| word.contains("::")) {
+        found.push(word.split("::").map(str::to_owned).collect());
+    }
+}
+
 /// Which other files of its crate a module names; what lies below it is its own.
 fn names(module: &Module, code: &str, modules: &BTreeMap<Module, String>) -> BTreeSet<Module> {
     let mut found = Vec::new();
-    for tree in code.split("use ").skip(1) {
-        imports(tree.split(';').next().unwrap_or(""), &[], &mut found);
+    for (number, part) in code.split("use ").enumerate() {
+        let (tree, rest) = match number {
+            0 => ("", part),
+            _ => part.split_once(';').unwrap_or((part, "")),
+        };
+        imports(tree, &[], &mut found);
+        written_out(rest, &mut found);
     }
     let absolute = found.into_iter().filter_map(|path| {
         let ups = path.iter().take_while(|part| *part == "super").count();

@@ -6,7 +6,7 @@
 //! For measurements and for the proxy that splits TCP: [`tcp_options`] with [`initial_window`], [`tcp_info`] and
 //! [`tcp_measured`], the kernel's own TCP.
 //!
-//! For the tunnel: [`ingress`], [`http_connect`] with its [`users`], and [`tproxy`] bring applications' connections,
+//! For the tunnel: [`proxy`] and [`tproxy`] bring applications' connections,
 //! [`dns`] their questions, [`ip`] packets of other protocols, for which a gateway has a network ([`ip_gateway`]); [`tcp`], [`udp`], [`machine`] with its [`resolver`], [`quic_socket`] and [`quic`] are its sockets, [`network_changes`]
 //! says when its addresses or [`ways`] change, [`secret`], [`limits`] and [`privileges`] are what it needs of the system.
 
@@ -19,10 +19,7 @@ pub mod cpu_latency;
 pub mod realtime;
 
 mod listener;
-pub mod ingress;
-pub mod http_connect;
-pub mod users;
-mod socks5_udp;
+pub mod proxy;
 pub mod dns;
 pub mod tproxy;
 pub mod ip;

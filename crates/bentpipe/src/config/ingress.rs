@@ -25,10 +25,11 @@ pub struct Ingress {
     pub tun: Option<Tun>,
     /// A SOCKS5 proxy (RFC 1928).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub socks5: Option<Socks5>,
-    /// An HTTP proxy for CONNECT (RFC 9110, section 9.3.6).
+    pub socks5: Option<Proxy>,
+    /// An HTTP proxy that carries CONNECT alone (RFC 9110, section 9.3.6), and serves a PAC file at
+    /// `/proxy.pac`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub http: Option<Http>,
+    pub http: Option<Proxy>,
     /// Ports of UDP whose first datagrams go out with the first packets of a session that is opened
     /// again, a round trip sooner. A gateway of ours takes these packets once; whoever has recorded
     /// them may send them again to one that is less careful. So only ports of protocols that take no harm
@@ -63,11 +64,13 @@ impl Ingress {
 
     /// Checks what cannot be seen in one field alone.
     pub fn check(&self) -> Result<(), String> {
-        if let Some(socks5) = &self.socks5 {
-            check_clients("ingress.socks5", &[socks5.listen], &socks5.clients)?;
-        }
-        if let Some(http) = &self.http {
-            check_clients("ingress.http", &[http.listen], &http.clients)?;
+        for (name, proxy) in [
+            ("ingress.socks5", &self.socks5),
+            ("ingress.http", &self.http),
+        ] {
+            if let Some(proxy) = proxy {
+                check_clients(name, &[proxy.listen], &proxy.clients)?;
+            }
         }
         let proxies = self.socks5.is_some() || self.http.is_some();
         if self.transparent.is_none() && self.tun.is_none() && !proxies {
@@ -265,10 +268,10 @@ fn server_speaks_first() -> Vec<u16> {
     vec![21, 22, 23, 25, 110, 119, 143, 587, 3306, 5900]
 }
 
-/// A SOCKS5 proxy.
+/// A proxy that applications are told of.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Socks5 {
+pub struct Proxy {
     /// Address and port, TCP.
     #[serde(deserialize_with = "socket_address")]
     #[schemars(with = "String")]
@@ -280,26 +283,6 @@ pub struct Socks5 {
     /// A file with a line `NAME:PASSWORD` for each who may use it, its owner's alone to read, beside
     /// the configuration or by its whole path; without, nobody is asked. Names and passwords pass
     /// the local network in clear text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub users: Option<PathBuf>,
-    /// When an application is told that its connection stands.
-    #[serde(default)]
-    pub answer: Answer,
-}
-
-/// An HTTP proxy that carries CONNECT alone, and serves a PAC file at `/proxy.pac`.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Http {
-    /// Address and port, TCP.
-    #[serde(deserialize_with = "socket_address")]
-    #[schemars(with = "String")]
-    pub listen: SocketAddr,
-    /// Networks whose hosts may use it, beside this machine itself.
-    #[serde(default, deserialize_with = "networks")]
-    #[schemars(with = "Vec<String>")]
-    pub clients: Vec<ipnet::IpNet>,
-    /// As for SOCKS5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub users: Option<PathBuf>,
     /// When an application is told that its connection stands.

@@ -214,9 +214,7 @@ async fn listeners(
     command: &Command,
 ) -> Result<(Vec<TcpListener>, Option<tproxy::Rules>), Failure> {
     if let Some(listen) = command.listen {
-        let listener = TcpListener::bind(listen)
-            .await
-            .map_err(|error| daemon::cannot_listen("--listen", "TCP", listen, &error))?;
+        let listener = daemon::listen("--listen", listen).await?;
         return Ok((vec![listener], None));
     }
     let capture = Capture {

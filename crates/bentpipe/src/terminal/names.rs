@@ -1,7 +1,6 @@
 //! Where applications ask for names: the sockets that the terminal's resolver answers on.
 
 use bentpipe_os::dns::{self, https, tls};
-use bentpipe_os::ingress;
 use bentpipe_tunnel::terminal::dns::Resolver;
 use tokio::task::JoinSet;
 
@@ -67,17 +66,13 @@ pub async fn listen(
     };
     let certificate = Certificate::read(files)?;
     for address in &files.listen {
-        let listener = ingress::listen(*address)
-            .await
-            .map_err(|error| daemon::cannot_listen("dns.tls.listen", "TCP", *address, &error))?;
+        let listener = daemon::listen("dns.tls.listen", *address).await?;
         let (clients, shown) = (names.clients.clone(), certificate.shown.clone());
         tasks.spawn(tls::serve(listener, clients, shown, resolver.clone()));
         taken.push(format!("DNS over TLS on {address}"));
     }
     for address in &files.https {
-        let listener = ingress::listen(*address)
-            .await
-            .map_err(|error| daemon::cannot_listen("dns.tls.https", "TCP", *address, &error))?;
+        let listener = daemon::listen("dns.tls.https", *address).await?;
         let (clients, shown) = (names.clients.clone(), certificate.shown.clone());
         tasks.spawn(https::serve(listener, clients, shown, resolver.clone()));
         taken.push(format!("DNS over HTTPS on {address}"));

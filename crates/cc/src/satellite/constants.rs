@@ -188,7 +188,8 @@ pub(super) mod drain_probe {
     use bentpipe_units::Span;
 
     /// Time between probes, so that one dry moment is always inside the memory of the base.
-    pub(in crate::satellite) const INTERVAL: Span = super::queue::HALF_BASE_WINDOW;
+    pub(in crate::satellite) const INTERVAL: Span =
+        crate::satellite::constants::queue::HALF_BASE_WINDOW;
     /// Share of the rate that a periodic probe leaves unsent, until twice the own queue could run
     /// off: a tenth for a part of a round trip costs less than 1 % of the throughput.
     pub(in crate::satellite) const PERIODIC_REDUCTION: f64 = 0.1;

@@ -2,7 +2,7 @@
 //! original destination.
 //!
 //! An nftables table of the terminal's own ([`ruleset`]) hands new connections that come
-//! in through the given interfaces to a listener, of [`udp`] for datagrams (TPROXY); a routing rule of its own
+//! in through the given interfaces to a listener, of [`tcp`] or [`udp`] (TPROXY); a routing rule of its own
 //! ([`routes`]) makes the kernel deliver them here. All three carry the listener's port in
 //! their name or number, so that they are found again, and nobody else's are touched.
 //!
@@ -16,6 +16,7 @@ mod ruleset;
 mod packets;
 pub mod held;
 mod firewall;
+pub mod tcp;
 pub mod udp;
 
 use std::io;
@@ -34,7 +35,8 @@ use ruleset::Ruleset;
 pub use tun::Tun;
 
 use crate::ip::{Interface, IpError};
-use crate::{network_changes, tcp};
+use crate::network_changes;
+use crate::tcp::prepare;
 
 /// Distinguishes our marks and routing tables from others' ("bp" in ASCII).
 const TAG: u32 = 0x6270_0000;
@@ -353,7 +355,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener, TransparentError> {
         } else {
             socket.set_ip_transparent_v4(true)?;
         }
-        tcp::prepare(SockRef::from(&socket))?;
+        prepare(SockRef::from(&socket))?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         TcpListener::from_std(socket.into())

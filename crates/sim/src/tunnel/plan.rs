@@ -8,6 +8,9 @@ use bentpipe_vnet::host::HostSpec;
 
 use crate::problem::{COARSEST, MOST_FLOWS, MOST_SEGMENTS, Move, PlanError};
 
+/// The answer to an upload, bytes: as long as a small HTTP one.
+const RECEIPT: u64 = 100;
+
 /// A gateway, and terminals behind links.
 #[derive(Debug, Clone)]
 pub struct TunnelPlan {
@@ -156,7 +159,7 @@ impl Work {
     pub(crate) fn bytes(self) -> (u64, u64) {
         match self {
             Self::Download(bytes) => (0, bytes.as_u64()),
-            Self::Upload(bytes) => (bytes.as_u64(), super::server::RECEIPT),
+            Self::Upload(bytes) => (bytes.as_u64(), RECEIPT),
             Self::Call(call) => (0, call.size as u64 * call.count),
         }
     }

@@ -16,8 +16,6 @@ use super::content::{fill, is_right};
 use super::progress::{Shared, lock};
 use crate::REQUEST;
 
-/// The answer to an upload: as long as a small HTTP one.
-pub(crate) const RECEIPT: u64 = 100;
 /// The server's TCP begins with ten segments (RFC 6928) of 1448 bytes.
 const INITIAL_WINDOW: u64 = 10 * 1448;
 /// And has no more than this unread at the gateway: what Linux lets a receive buffer

@@ -6,7 +6,6 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -20,75 +19,74 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use ipnet::IpNet;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
+use super::users::Users;
+use super::{Proxy, serve_clients};
 use crate::kernel_memory::KernelMemory;
-use crate::listener::{accept, is_welcome};
 use crate::tcp::TcpFlow;
-use crate::users::Users;
 
 /// A request's head has to be complete by then.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// And may be so long, bytes.
 const LONGEST_HEAD: usize = 16 * 1024;
-/// Connections whose request is not complete yet; more are not accepted.
-const MAX_ASKING: usize = 512;
 /// Where the PAC file is: its usual name, and that of proxy discovery.
 const PAC: [&str; 2] = ["/proxy.pac", "/wpad.dat"];
 
-/// Who may use a proxy, and what else it offers.
-#[derive(Debug, Clone, Default)]
-pub struct Proxy {
-    /// Networks whose hosts may use it, beside this machine itself.
-    pub clients: Vec<IpNet>,
-    /// Who has to say a name and password, if anybody.
-    pub users: Option<Users>,
-    /// The answer waits for the origin's.
-    pub after_origin: bool,
-    /// Where a SOCKS5 proxy is, for what CONNECT is not made for.
-    pub socks5: Option<SocketAddr>,
+/// Serves CONNECT at `listener`, for ever. The PAC file tells of a SOCKS5 proxy at `socks5`, for what
+/// CONNECT is not made for.
+pub async fn serve(
+    listener: TcpListener,
+    proxy: Proxy,
+    socks5: Option<SocketAddr>,
+    memory: KernelMemory,
+    terminal: Terminal,
+) {
+    serve_clients(
+        listener,
+        "ingress.http",
+        proxy,
+        move |stream, proxy, place| {
+            let (memory, terminal) = (memory.clone(), terminal.clone());
+            async move {
+                let _place = place;
+                let offered = Offered {
+                    proxy: &proxy,
+                    socks5,
+                };
+                converse(stream, offered, &memory, &terminal).await
+            }
+        },
+    )
+    .await;
 }
 
-/// Serves CONNECT at `listener`, for ever.
-pub async fn serve(listener: TcpListener, proxy: Proxy, memory: KernelMemory, terminal: Terminal) {
-    let proxy = Arc::new(proxy);
-    let places = Arc::new(Semaphore::new(MAX_ASKING));
-    accept(listener, move |stream| {
-        let (proxy, terminal, places) = (proxy.clone(), terminal.clone(), places.clone());
-        let memory = memory.clone();
-        async move {
-            if !is_welcome(&stream, &proxy.clients) {
-                return Err(io::Error::other("not among ingress.http.clients"));
-            }
-            let Ok(_place) = places.try_acquire() else {
-                return Err(io::Error::other("too many connections without a request"));
-            };
-            converse(stream, &proxy, &memory, &terminal).await
-        }
-    })
-    .await;
+/// What a client may use here.
+#[derive(Debug, Clone, Copy)]
+struct Offered<'a> {
+    proxy: &'a Proxy,
+    socks5: Option<SocketAddr>,
 }
 
 /// Answers the requests of one connection, until it is closed or becomes a tunnel.
 async fn converse(
     stream: TcpStream,
-    proxy: &Proxy,
+    offered: Offered<'_>,
     memory: &KernelMemory,
     terminal: &Terminal,
 ) -> io::Result<()> {
     let here = stream.local_addr()?;
     let client = stream.peer_addr()?.ip().to_canonical();
     let service = service_fn(async |mut request: Request<Incoming>| {
-        let target = match answer(&request, proxy, here) {
+        let target = match answer(&request, offered, here) {
             Ok(target) => target,
             Err(response) => return Ok::<_, Infallible>(*response),
         };
         let (memory, terminal) = (memory.clone(), terminal.clone());
         let upgrade = hyper::upgrade::on(&mut request);
         let upgraded = async move { socket(upgrade.await.map_err(io::Error::other)?, &memory) };
-        if !proxy.after_origin {
+        if !offered.proxy.after_origin {
             tokio::spawn(async move {
                 match upgraded.await {
                     Ok(socket) => drop(terminal.carry_for(client, socket, target).await),
@@ -131,13 +129,13 @@ fn socket(upgraded: hyper::upgrade::Upgraded, memory: &KernelMemory) -> io::Resu
 /// Where `request` wants to go. The error is the answer to one that goes nowhere.
 fn answer<B>(
     request: &Request<B>,
-    proxy: &Proxy,
+    offered: Offered<'_>,
     here: SocketAddr,
 ) -> Result<Target, Box<Response<String>>> {
     let direct = request.uri().authority().is_none();
     if direct && PAC.contains(&request.uri().path()) {
         return Err(Box::new(match *request.method() {
-            Method::GET | Method::HEAD => pac(proxy, here),
+            Method::GET | Method::HEAD => pac(offered.socks5, here),
             _ => not_allowed("the PAC file can be read only", "GET, HEAD"),
         }));
     }
@@ -147,7 +145,7 @@ fn answer<B>(
             "CONNECT",
         )));
     }
-    if let Some(users) = &proxy.users
+    if let Some(users) = &offered.proxy.users
         && !is_admitted(users, request.headers().get(header::PROXY_AUTHORIZATION))
     {
         let mut response = told_as(
@@ -190,10 +188,10 @@ fn is_admitted(users: &Users, given: Option<&HeaderValue>) -> bool {
 
 /// The PAC file: everything through the proxy by which it was fetched; what is not encrypted
 /// through the SOCKS5 proxy, if there is one that others reach too.
-fn pac(proxy: &Proxy, here: SocketAddr) -> Response<String> {
+fn pac(socks5: Option<SocketAddr>, here: SocketAddr) -> Response<String> {
     let connect = format!("PROXY {here}");
     let reached = |socks5: &SocketAddr| !socks5.ip().is_loopback() || here.ip().is_loopback();
-    let other = match proxy.socks5.filter(reached) {
+    let other = match socks5.filter(reached) {
         Some(socks5) if socks5.ip().is_unspecified() => {
             format!("SOCKS5 {}", SocketAddr::new(here.ip(), socks5.port()))
         }
@@ -253,7 +251,11 @@ mod tests {
     ) -> Result<Target, Box<Response<String>>> {
         let request = Request::builder().method(method).uri(uri);
         let request = request.header("proxy-authorization", authorization);
-        answer(&request.body(()).unwrap(), proxy, HERE.parse().unwrap())
+        let offered = Offered {
+            proxy,
+            socks5: None,
+        };
+        answer(&request.body(()).unwrap(), offered, HERE.parse().unwrap())
     }
 
     #[test]
@@ -314,11 +316,8 @@ mod tests {
             (Some("0.0.0.0:1080"), "SOCKS5 192.168.1.1:1080"),
             (Some("192.168.1.1:1080"), "SOCKS5 192.168.1.1:1080"),
         ] {
-            let proxy = Proxy {
-                socks5: socks5.map(|address| address.parse().unwrap()),
-                ..Proxy::default()
-            };
-            let script = ask(&proxy, "GET", "/wpad.dat", "").unwrap_err().into_body();
+            let socks5 = socks5.map(|address| address.parse().unwrap());
+            let script = pac(socks5, HERE.parse().unwrap()).into_body();
             assert!(script.contains("\"PROXY 192.168.1.1:3128\""), "{script}");
             assert!(
                 script.contains(&format!("return \"{other}\";\n}}")),
