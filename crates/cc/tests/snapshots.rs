@@ -466,3 +466,26 @@ fn satellite() {
     let mut line = Line::new(controller(Choice::Satellite, 32), 20_000_000, 600, 1.0);
     insta::assert_snapshot!("satellite", line_text(&mut line, 20));
 }
+
+/// A page's requests fill the way back of a slow link while its first objects come. That acknowledgements wait
+/// behind them says nothing of the rate: a second after they have come no less of the link is used than the
+/// three quarters that a train's rate is tried with.
+#[test]
+fn acknowledgements_that_are_held_in_the_start_do_not_leave_a_slow_link_idle() {
+    let (rtt, second) = (80, 1000);
+    let at = |ms| Time::ZERO + Span::from_millis(ms);
+    for begin in (100..900).step_by(20) {
+        for end in [begin + 150, begin + 300] {
+            let mut line = Line::new(controller(Choice::Satellite, 32), 704_000, rtt, 12.5);
+            line.held = Some((at(begin), at(end)));
+            while line.now < at(end + second) {
+                line.round();
+            }
+            let (before, from) = (line.delivered, line.now);
+            line.rounds(25);
+            let carried = (line.delivered - before) as f64;
+            let share = carried / (line.rate * line.now.since(from).as_secs_f64());
+            assert!(share >= 0.75, "{share:.3}, held from {begin} to {end} ms");
+        }
+    }
+}

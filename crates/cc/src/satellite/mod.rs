@@ -263,6 +263,17 @@ impl Satellite {
         standing > FULL_QUEUE * base && own > FULL_QUEUE_PACKETS * self.packet
     }
 
+    /// Whether acknowledgements were held until a round trip ago: what waited with them looks like a queue,
+    /// and the time that they waited like a slow path.
+    fn is_behind_silence(&self, now: Time) -> bool {
+        (self.silence.end()).is_some_and(|end| now < end + self.rtt())
+    }
+
+    /// As much of the time before `now` as has no silence in it.
+    fn without_silence(&self, now: Time, over: Span) -> Span {
+        (self.silence.end()).map_or(over, |end| over.min(now.since(end)))
+    }
+
     fn rtt(&self) -> Span {
         self.smoothed_rtt.unwrap_or(self.initial_rtt)
     }
@@ -503,7 +514,7 @@ impl Controller for Satellite {
                             self.start_slow_start(now, least);
                         }
                     }
-                } else if !self.train.is_out() && self.is_full() {
+                } else if !self.train.is_out() && self.is_full() && !self.is_behind_silence(now) {
                     self.leave_slow_start(now);
                 }
             }
@@ -521,9 +532,7 @@ impl Controller for Satellite {
                 };
                 let more = self.rtt().as_secs_f64() - average.as_secs_f64();
                 let full = more > (EXIT_RTT_GROWTH * self.base()).max(2.0 * self.queue.noise());
-                // Behind a silence what was held looks like a queue.
-                let held = (self.silence.end()).is_some_and(|end| now < end + self.rtt());
-                if !held && (full || self.is_full()) {
+                if !self.is_behind_silence(now) && (full || self.is_full()) {
                     self.leave_slow_start(now);
                 }
             }
@@ -531,13 +540,15 @@ impl Controller for Satellite {
                 back: Some(back),
                 capacity,
                 ..
-            } if now.since(back).as_secs_f64() >= TRIAL_TIME * self.base() => {
+            } if now.since(back).as_secs_f64() >= TRIAL_TIME * self.base()
+                && !self.is_behind_silence(now) =>
+            {
                 if self.queue_is_long() {
                     // Safe retreat (RFC 9959, section 4.4).
                     if std::mem::take(&mut self.resumed) {
                         self.memory.forget();
                     }
-                    let shown = self.clock.rate(now.since(back));
+                    let shown = self.clock.rate(self.without_silence(now, now.since(back)));
                     self.cruise_at(now, shown.unwrap_or(self.rate).min(self.rate));
                 } else {
                     let resumed = std::mem::take(&mut self.resumed);

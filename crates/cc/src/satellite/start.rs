@@ -110,6 +110,7 @@ impl Satellite {
         // Without losses all of the window was through (RFC 5681, section 3.1).
         let window = self.start_window / base.as_secs_f64();
         let unmeasured = if self.loses_much() { round } else { window };
+        let over = self.without_silence(now, over);
         self.cruise_at(now, self.clock.rate(over).unwrap_or(unmeasured));
     }
 }

@@ -28,6 +28,8 @@ pub struct Line {
     pub queue: f64,
     /// Packets that the application has per round trip, one by one; `None`: always more.
     pub application: Option<u64>,
+    /// Acknowledgements that are due in this time come at its end: the way back is busy.
+    pub held: Option<(Time, Time)>,
     pub now: Time,
     free_at: Time,
     may_send: Time,
@@ -36,6 +38,8 @@ pub struct Line {
     in_flight: u64,
     pub smoothed: Span,
     pub dropped: u64,
+    /// Bytes acknowledged.
+    pub delivered: u64,
     pub most_in_flight: u64,
 }
 
@@ -49,6 +53,7 @@ impl Line {
             rtt: Span::from_millis(rtt),
             queue: rate * rtt as f64 / 1e3 * bdps,
             application: None,
+            held: None,
             now: Time::ZERO,
             free_at: Time::ZERO,
             may_send: Time::ZERO,
@@ -57,6 +62,7 @@ impl Line {
             in_flight: 0,
             smoothed: Span::from_millis(rtt),
             dropped: 0,
+            delivered: 0,
             most_in_flight: 0,
         }
     }
@@ -109,7 +115,11 @@ impl Line {
         let waiting = self.free_at.since(at).as_secs_f64() * self.rate;
         let back = (waiting <= self.queue).then(|| {
             self.free_at = self.free_at.max(at) + seconds(PACKET as f64 / self.rate);
-            self.free_at + self.rtt
+            let due = self.free_at + self.rtt;
+            let held = self
+                .held
+                .filter(|(from, until)| (*from..*until).contains(&due));
+            held.map_or(due, |(_, until)| until)
         });
         self.dropped += u64::from(back.is_none());
         self.flying.push_back(Flying {
@@ -165,6 +175,7 @@ impl Line {
         let smoothed = (7 * self.smoothed.as_nanos() + rtt.as_nanos()) / 8;
         self.smoothed = Span::from_nanos(smoothed);
         self.in_flight -= PACKET;
+        self.delivered += PACKET;
         let app_limited = self.application.is_some();
         self.controller.on_acked(&Acked {
             now: at,
