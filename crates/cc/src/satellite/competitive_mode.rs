@@ -40,8 +40,8 @@ pub(super) struct CompetitiveMode {
 
 /// CUBIC's window (section 4.2).
 #[derive(Debug, Clone, Copy)]
-struct Curve {
-    window: f64,
+pub(super) struct Curve {
+    pub(super) window: f64,
     /// W_max and cwnd_epoch, bytes; when the epoch began.
     w_max: f64,
     epoch_window: f64,
@@ -83,7 +83,7 @@ impl CompetitiveMode {
         self.expected_rounds = self.expected_rounds.saturating_sub(1);
         match &mut self.curve {
             Some(curve) => {
-                curve.grow(round);
+                curve.grow(round.now, round.rtt, round.packet);
                 self.expected_rounds = EXPECTED_ROUNDS;
             }
             None if round.long_queue && round.own_queue_gone => {
@@ -92,12 +92,8 @@ impl CompetitiveMode {
                     self.in_flight_before = round.in_flight;
                 }
                 if self.foreign_queue_rounds >= DETECTION_ROUNDS && self.expected_rounds > 0 {
-                    self.curve = Some(Curve {
-                        window: self.in_flight_before,
-                        w_max: self.pipe_before.max(self.in_flight_before),
-                        epoch_window: self.in_flight_before,
-                        since: round.now,
-                    });
+                    let w_max = self.pipe_before.max(self.in_flight_before);
+                    self.curve = Some(Curve::new(round.now, self.in_flight_before, w_max));
                 }
             }
             None => {}
@@ -108,27 +104,48 @@ impl CompetitiveMode {
     pub(super) fn on_congestion(&mut self, now: Time, sent: Time) {
         // Once per recovery period (RFC 9002, section 7.3.2).
         if let Some(curve) = self.curve.as_mut().filter(|curve| sent > curve.since) {
-            // Section 4.7, with fast convergence.
-            curve.w_max = if curve.window < curve.w_max {
-                curve.window * (1.0 + BETA) / 2.0
-            } else {
-                curve.window
-            };
-            curve.window *= BETA;
-            curve.epoch_window = curve.window;
-            curve.since = now;
+            curve.decrease(now, BETA);
         }
     }
 }
 
 impl Curve {
-    fn grow(&mut self, round: &Round) {
-        let (w_max, from) = (self.w_max / round.packet, self.epoch_window / round.packet);
-        let k = ((w_max - from) / C).cbrt();
-        let t = round.now.since(self.since).as_secs_f64() + round.rtt;
-        let target = (C * (t - k).powi(3) + w_max) * round.packet;
+    pub(super) fn new(now: Time, window: f64, w_max: f64) -> Self {
+        Self {
+            window,
+            w_max,
+            epoch_window: window,
+            since: now,
+        }
+    }
+
+    /// Since when the window has grown.
+    pub(super) fn since(&self) -> Time {
+        self.since
+    }
+
+    /// K: seconds until W_max is reached again.
+    pub(super) fn k(&self, packet: f64) -> f64 {
+        ((self.w_max - self.epoch_window) / packet / C).cbrt()
+    }
+
+    pub(super) fn grow(&mut self, now: Time, rtt: f64, packet: f64) {
+        let t = now.since(self.since).as_secs_f64() + rtt;
+        let target = C * (t - self.k(packet)).powi(3) * packet + self.w_max;
         self.window = target
             .clamp(self.window, 1.5 * self.window)
-            .max(2.0 * round.packet);
+            .max(2.0 * packet);
+    }
+
+    /// Section 4.7, with fast convergence; `share` of the window is left.
+    pub(super) fn decrease(&mut self, now: Time, share: f64) {
+        self.w_max = if self.window < self.w_max {
+            self.window * (1.0 + share) / 2.0
+        } else {
+            self.window
+        };
+        self.window *= share;
+        self.epoch_window = self.window;
+        self.since = now;
     }
 }

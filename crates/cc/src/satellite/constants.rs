@@ -86,6 +86,8 @@ pub(super) const RATE_FALL_QUEUE: f64 = 0.15;
 /// Shortest interval over which a fallen rate is measured. Less may be the gap between two
 /// satellites, of some 40 ms.
 pub(super) const MIN_RATE_INTERVAL: Span = Span::from_millis(100);
+/// Pace of a window, in units of it per round trip: a little more, so that the window is what bounds.
+pub(super) const WINDOW_PACE: f64 = 1.05;
 /// Window beyond the pipe, share of the pipe: acknowledgements come in groups.
 pub(super) const WINDOW_MARGIN: f64 = 0.10;
 /// The same in packets: two groups of ten, and some.
@@ -249,4 +251,22 @@ pub(super) mod competitive_mode {
     pub(in crate::satellite) const BETA: f64 = 0.7;
     /// C (RFC 9438, section 5), packets per second cubed.
     pub(in crate::satellite) const C: f64 = 0.4;
+}
+
+/// What CUBIC would have with the same marks; evidence in docs/decisions/0005-satellite-mended.md, *Marks*.
+pub(super) mod marked_window {
+    /// Share of the window that a mark leaves (RFC 8511, section 3).
+    pub(in crate::satellite) const SHARE: f64 = 0.85;
+    /// Packets per round trip of W_est (RFC 9438, section 4.3), with its decrease of 0.7: with another's
+    /// CUBIC the bound would be slower than that.
+    pub(in crate::satellite) const ALPHA: f64 = 0.53;
+    /// Share of the window that a mark finds at least, whatever was in flight.
+    pub(in crate::satellite) const UNUSED: f64 = 0.8;
+    /// The bound ends after so many times K and so many round trips without a mark, when it is
+    /// this share of the own window.
+    pub(in crate::satellite) const EPOCHS: f64 = 2.0;
+    pub(in crate::satellite) const ROUNDS: f64 = 8.0;
+    pub(in crate::satellite) const REACHED: f64 = 0.9;
+    /// No bound where fewer packets fill the pipe: it is no window to speak of (RFC 6928).
+    pub(in crate::satellite) const PIPE: f64 = 10.0;
 }

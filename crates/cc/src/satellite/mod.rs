@@ -16,6 +16,7 @@
 //! - [`silence`]: when the acknowledgements stop for a while, and why.
 //! - [`competitive_mode`]: when someone else keeps the queue full, follow RFC 9438 so that
 //!   neither side starves.
+//! - [`marked_window`]: where a queue marks, no more is in flight than CUBIC would have.
 //!
 //! Idle time changes nothing: two ends that own the bottleneck keep what they know.
 
@@ -28,6 +29,7 @@ mod drain_probe;
 mod losses;
 mod silence;
 mod competitive_mode;
+mod marked_window;
 
 use bentpipe_units::{Span, Time};
 
@@ -39,6 +41,7 @@ use competitive_mode::CompetitiveMode;
 use constants::*;
 use drain_probe::DrainProbe;
 use losses::Losses;
+use marked_window::MarkedWindow;
 use queue::Queue;
 use silence::Silence;
 use train::{Shown, Train};
@@ -128,6 +131,7 @@ pub struct Satellite {
     silence: Silence,
     /// Share of the target that marks have left.
     marked_target: f64,
+    marked: MarkedWindow,
 }
 
 /// One round trip's account.
@@ -199,6 +203,7 @@ impl Satellite {
             recovery_from: None,
             silence: Silence::new(),
             marked_target: 1.0,
+            marked: MarkedWindow::default(),
         }
     }
 
@@ -303,6 +308,8 @@ impl Satellite {
             loss: lost as f64 / (acked + lost).max(1) as f64,
             ..Round::default()
         };
+        let own = self.own_window();
+        (self.marked).on_round(now, self.rtt().as_secs_f64(), self.packet, own);
         self.careful = self.careful.saturating_sub(1);
         self.marked_target = (self.marked_target + MARK_FORGOTTEN).min(1.0);
         if self.phase == Phase::Cruise
@@ -356,6 +363,34 @@ impl Satellite {
             rtt: self.rtt().as_secs_f64(),
             packet: self.packet,
         });
+    }
+
+    /// Window that the delivered rate asks for, bytes.
+    fn own_window(&self) -> f64 {
+        match self.phase {
+            Phase::Start if self.rate == 0.0 => self.start_window,
+            Phase::SlowStart { .. } => self.start_window,
+            _ => {
+                self.pipe() * (1.0 + WINDOW_MARGIN + PROBE_GAINS[self.probe_step])
+                    + 2.0 * self.target()
+                    + WINDOW_MARGIN_PACKETS * self.packet
+                    + if self.training {
+                        TRAIN_ROOM * self.packet
+                    } else {
+                        0.0
+                    }
+            }
+        }
+    }
+
+    /// `own`, as the marks leave it: bytes in flight, `per_byte` of them.
+    fn with_marks(&self, own: f64, per_byte: f64) -> f64 {
+        let Some(marked) = self.marked.bytes() else {
+            return own;
+        };
+        let others = self.rate < REDUCED_RATE * self.capacity;
+        let marked = per_byte * marked;
+        if others { marked } else { own.min(marked) }
     }
 
     /// Nothing came through for long (RFC 9002, section 7.6).
@@ -616,6 +651,13 @@ impl Controller for Satellite {
         let answered = (self.recovery_from).is_some_and(|from| event.sent <= from);
         if event.marked && !answered && self.phase == Phase::Cruise {
             self.recovery_from = Some(event.now);
+            // A mark without a queue to speak of is a burst's: a threshold of some packets.
+            let stands = self.queue.standing() > MIN_TARGET;
+            let pipe = self.pipe() > constants::marked_window::PIPE * self.packet;
+            if stands && pipe && self.competitive.window() == 0.0 {
+                self.marked
+                    .on_mark(event.now, self.clock.in_flight() as f64);
+            }
             if queue {
                 self.rate = (MARK_SHARE * self.rate).max(self.packet);
                 self.hold(event.now);
@@ -629,20 +671,7 @@ impl Controller for Satellite {
     }
 
     fn window(&self) -> u64 {
-        let own = match self.phase {
-            Phase::Start if self.rate == 0.0 => self.start_window,
-            Phase::SlowStart { .. } => self.start_window,
-            _ => {
-                self.pipe() * (1.0 + WINDOW_MARGIN + PROBE_GAINS[self.probe_step])
-                    + 2.0 * self.target()
-                    + WINDOW_MARGIN_PACKETS * self.packet
-                    + if self.training {
-                        TRAIN_ROOM * self.packet
-                    } else {
-                        0.0
-                    }
-            }
-        };
+        let own = self.with_marks(self.own_window(), 1.0);
         let window = whole(own.max(self.competitive.window()).max(2.0 * self.packet));
         self.blackout
             .map_or(window, |blackout| window.max(blackout.window))
@@ -660,7 +689,9 @@ impl Controller for Satellite {
             Phase::Cruise if self.training && !self.train.is_out() => constants::train::RATE as f64,
             Phase::Cruise => self.rate * self.gain(),
         };
-        let competitive = self.competitive.window() * 1.05 / self.rtt().as_secs_f64();
+        let per_byte = WINDOW_PACE / self.rtt().as_secs_f64();
+        let competitive = self.competitive.window() * per_byte;
+        let own = self.with_marks(own, per_byte);
         // Two packets per round trip, and a queue of their own making counts where they are more
         // than the path carries.
         let two = 2.0 * self.packet;
