@@ -233,18 +233,23 @@ def test_prometheus_reads_figures(own_tunnel: Bentpipe) -> None:
         assert re.fullmatch(r"# (HELP|TYPE) .*|[a-z_]+(\{.*\})? [0-9.]+", line), line
 
 
-def test_a_gateway_that_is_stopped_lets_open_flows_end(own_tunnel: Bentpipe) -> None:
+@pytest.mark.parametrize("role", ["terminal", "gateway"])
+def test_an_end_that_is_stopped_lets_open_flows_end(own_tunnel: Bentpipe, role: str) -> None:
+    """And tells meanwhile how it stands."""
+    end = own_tunnel.terminal if role == "terminal" else own_tunnel.gateway
+    config = own_tunnel.terminal_config if role == "terminal" else own_tunnel.gateway_config
     with conversation(own_tunnel.path) as (client, peer):
-        own_tunnel.gateway.signal(signal.SIGTERM)
-        eventually(lambda: "SIGTERM" in own_tunnel.gateway.log.read_text(), "it has heard")
+        end.signal(signal.SIGTERM)
+        eventually(lambda: "SIGTERM" in end.log.read_text(), "it has heard")
+        assert status(config)["flows"]["open"] == 1
         client.sendall(b"the last words")
         assert peer.recv(100) == b"the last words"
         peer.shutdown(socket.SHUT_WR)
         client.shutdown(socket.SHUT_WR)
         assert client.recv(1) == b""
         assert peer.recv(1) == b""
-    assert own_tunnel.gateway.wait() == 0
-    assert "time to drain is over" not in own_tunnel.gateway.log.read_text()
+    assert end.wait() == 0
+    assert "time to drain is over" not in end.log.read_text()
 
 
 def test_an_end_whose_listeners_have_gone_works_and_ends_in_order(own_tunnel: Bentpipe) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bentpipe_lab.net import host
-from bentpipe_lab.net.topology import GROUND, LAN, SATELLITE, SERVER6, Topology, topology
+from bentpipe_lab.net.topology import GROUND, LAN, SATELLITE, SERVER4, SERVER6, Topology, topology
 from bentpipe_lab.systems.tunnel import (
     RESOLVER,
     Bentpipe,
@@ -27,11 +27,16 @@ from bentpipe_lab.systems.tunnel import (
     terminal_toml,
 )
 from conversation import PATIENCE_S, Server, assert_reset, connect, conversation, eventually, reset
+from datagrams import ask, connect_udp, peer
 from dish_side import capture, captured
-from test_leak import OF_THE_LAN
+from test_leak import OF_THE_LAN, send_everything
 from test_transparent import configure, works
 
 ASLEEP = "table inet asleep {\nchain input {\ntype filter hook input priority 0; policy drop;\n}\n}\n"
+UNTRACKED = (
+    "table inet untracked {\nchain prerouting {\ntype filter hook prerouting priority raw;\nnotrack;\n}\n"
+    "chain output {\ntype filter hook output priority raw;\nnotrack;\n}\n}\n"
+)
 HANGS_S = 10.0
 """How long the product waits for `nft`."""
 
@@ -74,6 +79,37 @@ def test_a_host_that_slept_while_its_connection_ended_does_not_go_on_outside(
         else:
             # It is sent again after 0.2 and 0.4 s.
             time.sleep(1)
+    assert captured(during) == ""
+
+
+@pytest.mark.parametrize("address", [SERVER4, SERVER6])
+def test_what_the_owner_does_not_track_is_taken_and_never_passes(path: Topology, tmp_path: Path, address: str) -> None:
+    """Nothing tells then whether a packet belongs to a connection that was taken, but what was written down of it."""
+    untracked, asleep = tmp_path / "untracked.nft", tmp_path / "asleep.nft"
+    untracked.write_text(UNTRACKED)
+    asleep.write_text(ASLEEP)
+    path.terminal.run("nft", "-f", untracked)
+    tunnel = start_bentpipe(path)
+    tunnel.terminal.kill()
+    tunnel.start_terminal()
+    during = capture(path, "during", OF_THE_LAN)
+    send_everything(path)
+    with peer(path.server, address) as echo, connect_udp(path.client, echo.address) as client:
+        ask(client, b"datagrams")
+    with conversation(path, address) as (client, origin):
+        path.client.run("nft", "-f", asleep)
+        reset(origin)
+        eventually(lambda: not path.terminal.run("ss", "-Htn", "dport", "=", str(client.getsockname()[1])), "reset")
+        path.client.run("nft", "delete", "table", "inet", "asleep")
+        client.sendall(b"what it had to say")
+        assert_reset(client)
+    with conversation(path, address) as (client, _):
+        path.client.run("nft", "-f", asleep)
+        tunnel.terminal.kill()
+        path.client.run("nft", "delete", "table", "inet", "asleep")
+        client.sendall(b"what it had to say")
+        send_everything(path)
+        time.sleep(1)
     assert captured(during) == ""
 
 

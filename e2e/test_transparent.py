@@ -5,6 +5,7 @@ The path is of plain cables: nothing here depends on a satellite.
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -141,6 +142,20 @@ def test_rules_that_another_program_sweeps_away_are_put_back(path: Topology) -> 
     path.terminal.run("nft", "flush", "ruleset")
     eventually(lambda: "bentpipe_" in path.terminal.run("nft", "list", "tables"), "the rules are back")
     assert works(tunnel)
+
+
+@pytest.mark.parametrize(
+    "change", ["flush table inet {0}", "flush chain inet {0} take", "insert rule inet {0} ingress accept"]
+)
+def test_rules_that_another_program_changes_are_put_back(path: Topology, change: str) -> None:
+    start_bentpipe(path)
+    before = path.terminal.run("nft", "--stateless", "--terse", "list", "ruleset")
+    (table,) = re.findall(r"table inet (bentpipe_\d+)", before)
+    path.terminal.run("nft", *change.format(table).split())
+    eventually(
+        lambda: path.terminal.run("nft", "--stateless", "--terse", "list", "ruleset") == before, "they are as before"
+    )
+    assert not passes(path)
 
 
 def test_connections_from_before_the_start_go_on(path: Topology) -> None:

@@ -269,7 +269,9 @@ async fn serve(files: Files, mut config: config::Terminal, open_files: u64) -> R
             }
         })
     };
-    daemon::tell_status(&mut tasks, &files, config.metrics.as_ref(), status).await?;
+    // Also while flows drain.
+    let mut telling = JoinSet::new();
+    daemon::tell_status(&mut telling, &files, config.metrics.as_ref(), status).await?;
     let mut rules = None;
     if let (Some(transparent), Some(capture)) =
         (&config.ingress.transparent, config.ingress.capture())

@@ -126,7 +126,8 @@ pub struct Transparent {
     #[serde(default = "transparent_port")]
     pub port: u16,
     /// Private and link-local destinations are left alone (RFC 1918, RFC 6598, RFC 4193),
-    /// as the networks always are that this machine is connected to.
+    /// as the networks always are that this machine is connected to, but for public ones where a router leads on to the
+    /// internet: there another could say which network that is.
     #[serde(default = "yes")]
     pub leave_private: bool,
     /// Destinations that are left alone as well. Changes at SIGHUP, like `leave_private` and
@@ -214,8 +215,7 @@ impl Default for Transparent {
 impl Transparent {
     /// The destinations that are left alone, beside connected networks.
     pub fn left_alone(&self) -> Vec<ipnet::IpNet> {
-        let private = PRIVATE.iter().filter(|_| self.leave_private);
-        let private = private.map(|text| text.parse().expect("these are networks"));
+        let private = tproxy::private().filter(|_| self.leave_private);
         self.leave.iter().copied().chain(private).collect()
     }
 
@@ -243,17 +243,6 @@ impl Transparent {
         }
     }
 }
-
-/// What no satellite leads to: RFC 1918, 6598 and 3927; RFC 4193 and 4291.
-const PRIVATE: [&str; 7] = [
-    "10.0.0.0/8",
-    "172.16.0.0/12",
-    "192.168.0.0/16",
-    "100.64.0.0/10",
-    "169.254.0.0/16",
-    "fc00::/7",
-    "fe80::/10",
-];
 
 pub fn transparent_port() -> u16 {
     4480

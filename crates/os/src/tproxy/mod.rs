@@ -12,7 +12,9 @@
 pub(crate) mod nft;
 mod routes;
 pub mod tun;
+mod connected;
 mod ruleset;
+mod untracked;
 mod packets;
 pub mod held;
 mod firewall;
@@ -29,6 +31,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::Notify;
 
+pub use connected::private;
 pub use firewall::{Firewall, Obstacle};
 use held::{Held, Source};
 use ruleset::Ruleset;
@@ -194,7 +197,7 @@ pub enum TransparentError {
     #[error("ingress.transparent.other_protocols = \"tunnel\": {0}")]
     Ip(#[source] Box<IpError>),
     /// The networks that this machine is connected to are not known.
-    #[error("this machine's addresses cannot be read: {0}")]
+    #[error("this machine's addresses and routes cannot be read: {0}")]
     Addresses(io::Error),
     /// No such interface.
     #[error("there is no network interface {0:?} here; `ip link` lists them")]
@@ -436,7 +439,8 @@ impl Rules {
     fn ruleset(&self) -> Result<String, TransparentError> {
         let capture = self.capture();
         let ruleset = Ruleset {
-            connected: connected(capture.tun.as_ref())?,
+            connected: connected::connected(capture.tun.as_ref())
+                .map_err(TransparentError::Addresses)?,
             table: table(capture.port),
             mark: mark(capture.port),
             ip_mark: packets::mark(capture.port),
@@ -461,7 +465,7 @@ impl Rules {
         let Some(tun) = &capture.tun else {
             return Ok(());
         };
-        let mut left_alone = connected(Some(tun)).map_err(io::Error::other)?;
+        let mut left_alone = connected::connected(Some(tun))?;
         left_alone.extend(&capture.leave);
         let ipv6 = self.ipv6 && can_route_ipv6(mark(capture.port));
         tun::route(&capture, tun, &left_alone, ipv6)
@@ -545,6 +549,10 @@ impl Rules {
             }
         }
         let mut installed = self.ruleset().ok();
+        // What nft makes of them.
+        let mut listed = (nft::listing(&table(self.capture().port)).await)
+            .ok()
+            .flatten();
         // What cannot be done now, without descriptors say, is tried again.
         let mut retry = None;
         loop {
@@ -554,7 +562,7 @@ impl Rules {
                 () = tokio::time::sleep(retry.unwrap_or_default()), if retry.is_some() => {}
                 () = tokio::time::sleep(settling.unwrap_or_default()), if settling.is_some() => {}
             }
-            let whole = self.repair(&mut installed).await;
+            let whole = self.repair(&mut installed, &mut listed).await;
             retry = match retry {
                 _ if whole => None,
                 None => Some(REPAIR_PAUSE),
@@ -565,20 +573,33 @@ impl Rules {
     }
 
     /// Puts back what is missing of rules and routes; false if that has failed. `installed` are the
-    /// rules as they were loaded last.
-    async fn repair(&self, installed: &mut Option<String>) -> bool {
+    /// rules as they were loaded last, `listed` the table as it was listed then.
+    async fn repair(&self, installed: &mut Option<String>, listed: &mut Option<String>) -> bool {
         let capture = self.capture();
         let mut whole = true;
-        let there = nft::table_exists(&table(capture.port)).await;
-        if there == Ok(false) {
-            tracing::warn!(
-                "another program has removed the rules of transparent ingress; they are put back"
-            );
-        }
+        let there = nft::listing(&table(capture.port)).await;
         match (there, self.ruleset()) {
-            (Ok(true), Ok(wanted)) if installed.as_ref() == Some(&wanted) => {}
-            (Ok(_), Ok(wanted)) => match nft::load(wanted.clone()).await {
-                Ok(()) => *installed = Some(wanted),
+            (Ok(Some(there)), Ok(wanted))
+                if installed.as_ref() == Some(&wanted)
+                    && listed.as_ref().is_none_or(|listed| *listed == there) =>
+            {
+                *listed = Some(there);
+            }
+            (Ok(there), Ok(wanted)) => match nft::load(wanted.clone()).await {
+                Ok(()) => {
+                    if installed.as_ref() == Some(&wanted) {
+                        tracing::warn!(
+                            "another program has {} the rules of transparent ingress; they are put back",
+                            if there.is_some() {
+                                "changed"
+                            } else {
+                                "removed"
+                            }
+                        );
+                    }
+                    *installed = Some(wanted);
+                    *listed = nft::listing(&table(capture.port)).await.ok().flatten();
+                }
                 Err(error) => {
                     tracing::error!("{error}");
                     whole = false;
@@ -626,26 +647,4 @@ fn can_route_ipv6(mark: u32) -> bool {
         tracing::debug!("IPv6: {error}");
     }
     added.is_ok()
-}
-
-/// The networks that this machine has an address in, but for those of the tunnel's own interface.
-fn connected(tun: Option<&Tun>) -> Result<Vec<IpNet>, TransparentError> {
-    let interfaces = if_addrs::get_if_addrs().map_err(TransparentError::Addresses)?;
-    let mut networks: Vec<_> = interfaces
-        .iter()
-        .filter(|interface| !interface.is_loopback())
-        .filter(|interface| tun.is_none_or(|tun| interface.name != tun.interface))
-        .filter_map(|interface| {
-            let prefix = match &interface.addr {
-                if_addrs::IfAddr::V4(address) => address.prefixlen,
-                if_addrs::IfAddr::V6(address) => address.prefixlen,
-            };
-            Some(IpNet::new(interface.ip(), prefix).ok()?.trunc())
-        })
-        // Not a network but a default route in disguise.
-        .filter(|network| network.prefix_len() > 0)
-        .collect();
-    networks.sort();
-    networks.dedup();
-    Ok(networks)
 }

@@ -33,9 +33,16 @@ pub(crate) async fn load(ruleset: String) -> Result<(), TransparentError> {
 
 /// Whether there is a table of that name in family inet.
 pub(super) async fn table_exists(name: &str) -> Result<bool, String> {
-    match run(&["list", "table", "inet", name], String::new()).await {
-        Ok(_) => Ok(true),
-        Err(why) if why.contains("No such file or directory") => Ok(false),
+    listing(name).await.map(|listing| listing.is_some())
+}
+
+/// The rules of the table of that name in family inet, without counts and elements of sets; none if there is
+/// no such table.
+pub(super) async fn listing(name: &str) -> Result<Option<String>, String> {
+    let words = ["--stateless", "--terse", "list", "table", "inet", name];
+    match run(&words, String::new()).await {
+        Ok(listing) => Ok(Some(listing)),
+        Err(why) if why.contains("No such file or directory") => Ok(None),
         Err(why) => Err(why),
     }
 }

@@ -7,7 +7,8 @@
 //! the middle of a connection that conntrack does not know are none of these, once the terminal has
 //! [settled](Ruleset::settled): a host that slept goes on with a connection that was taken and has
 //! long been reset, and would do so in the open. The terminal resets it again. Where tracking is
-//! switched off nothing tells the two apart, and such packets go their own way.
+//! switched off, the table has a list of its own of those that were taken ([`super::untracked`]).
+//! What comes from an address to which another interface leads is dropped: the answers would leave by that, in the open.
 //! Datagrams have no beginning: those of UDP are taken unless they are such answers, also
 //! when their flow is older than the terminal. ICMP errors about what is taken are delivered
 //! here as well: they are of the sockets that the terminal has for it.
@@ -22,6 +23,7 @@ use ipnet::IpNet;
 
 use super::held::refused;
 use super::tun::{self, Tun};
+use super::untracked;
 use super::{ApplicationQuic, Capture, Fail, OtherProtocols, Protocols};
 use crate::{datagram, dns};
 
@@ -85,11 +87,13 @@ impl Ruleset<'_> {
             true => "ct state { established, untracked } ",
             false => "",
         };
+        let (untracked, taken) = (untracked::sets(), untracked::known());
         let mut text = format!(
             "table inet {table}\n\
              delete table inet {table}\n\
              table inet {table} {{\n\
              {sets}\
+             {untracked}\
              chain ingress {{\n\
              type filter hook prerouting priority mangle; policy accept;\n\
              {let_in}\
@@ -100,6 +104,7 @@ impl Ruleset<'_> {
              socket transparent 1 socket wildcard 0 goto take\n\
              ct direction reply {answers}return\n\
              ct state related {answers}return\n\
+             {taken}\
              meta l4proto tcp {NOT_FIRST} {known}return\n"
         );
         text.push_str(&self.questions());
@@ -109,7 +114,12 @@ impl Ruleset<'_> {
                 let _ = writeln!(text, "{family} daddr {{ {} }} return", list.join(", "));
             }
         }
-        text.push_str("goto decide\n}\n");
+        text.push_str("goto begin\n}\n");
+        let strangers = match names.is_empty() {
+            true => String::new(),
+            false => format!("fib saddr oifname != {{ {names} }} counter drop\n"),
+        };
+        let _ = write!(text, "chain begin {{\n{strangers}goto decide\n}}\n");
         text.push_str(&self.decide());
         text.push_str(&self.rest());
         text.push_str(&self.take());
@@ -156,7 +166,7 @@ impl Ruleset<'_> {
             };
             let _ = writeln!(
                 text,
-                "meta l4proto {{ tcp, udp }} th dport {} {but} goto decide",
+                "meta l4proto {{ tcp, udp }} th dport {} {but} goto begin",
                 dns::PORT
             );
         }
@@ -212,8 +222,10 @@ impl Ruleset<'_> {
     /// How what is taken is handed to the listeners.
     fn take(&self) -> String {
         let (mark, port) = (self.mark, self.capture.port);
+        let note = untracked::note();
         let mut text = format!(
             "chain take {{\n\
+             {note}\
              meta l4proto {{ icmp, ipv6-icmp }} meta mark set {mark:#x} accept\n\
              meta nfproto ipv4 meta l4proto {{ tcp, udp }} tproxy ip to {}:{port} meta mark set {mark:#x} accept\n",
             Ipv4Addr::LOCALHOST
@@ -446,12 +458,12 @@ mod tests {
         };
         let taken = text_of(Fail::Closed, ALL, Some(tun(true)));
         let (at, left) = (
-            taken.find("th dport 53 ip daddr != { 10.20.0.0/16 } goto decide"),
+            taken.find("th dport 53 ip daddr != { 10.20.0.0/16 } goto begin"),
             taken.find("ip daddr { 10.0.0.0/8 } return"),
         );
         assert!(at.is_some() && at < left, "{taken}");
         assert!(
-            taken.contains("th dport 53 meta nfproto ipv6 goto decide"),
+            taken.contains("th dport 53 meta nfproto ipv6 goto begin"),
             "{taken}"
         );
         for other in [Some(tun(false)), None] {
