@@ -6,19 +6,22 @@ import signal
 import socket
 import struct
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from bentpipe_lab.net import host
-from bentpipe_lab.net.topology import GROUND, PRIVATE4, SERVER4, SERVER6, Topology
+from bentpipe_lab.net.topology import BLACKHOLE4, GROUND, PRIVATE4, SERVER4, SERVER6, Topology
 from bentpipe_lab.systems.tunnel import SOCKS, Bentpipe, start_bentpipe
-from conversation import PATIENCE_S, eventually
+from conversation import PATIENCE_S, conversation, eventually
 from datagrams import ask, connect_udp, open_socket, peer
 
 SIZES = [0, 1, 1200, 1400, 1472, 1473, 9000, 65_507]
 MAPPINGS = 10_000
 BATCH = 100
+SCANNED = 30_000
+"""Datagrams, each a flow: more than there are places."""
 ONLY_IPV4 = "datagrams.bentpipe.test"
 MOST_BYTES_A_FLOW = 8 * 1024
 """Resident memory of either end: 1,000 idle flows in 8 MiB."""
@@ -110,6 +113,22 @@ def test_ten_thousand_flows_are_open_at_once(tunnel: Bentpipe) -> None:
         for client in clients:
             client.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_host_that_scans_by_udp_costs_nobody_the_session(path: Topology) -> None:
+    """Flows give way to new ones while their requests are on their way: each of these is reset, and nothing else."""
+    tunnel = start_bentpipe(path)
+    scanner = path.client.socket(kind=socket.SOCK_RAW, protocol=socket.IPPROTO_UDP)
+    with scanner, conversation(path) as (client, origin):
+        for number in range(SCANNED):
+            scanner.sendto(struct.pack("!4H", 2048 + number, 9 + number % 50, 12, 0) + b"scan", (BLACKHOLE4, 0))
+            if number % 200 == 0:
+                time.sleep(0.02)
+        client.sendall(b"as before")
+        assert origin.recv(100) == b"as before"
+        with peer(path.server) as echo, connect_udp(path.client, echo.address) as other:
+            ask(other, b"after it")
+    assert "session lost" not in tunnel.terminal.log.read_text()
 
 
 def test_quic_of_applications_can_be_refused_at_once(path: Topology) -> None:

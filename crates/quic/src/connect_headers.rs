@@ -106,8 +106,16 @@ impl Incoming {
         }
     }
 
-    /// What has come, when nothing follows.
-    pub(crate) fn rest(&mut self) -> Bytes {
+    /// What the library is to have when the stream ends before that: what has come, if the end is a clean one. A
+    /// reset is one of this stream alone, which half a frame before a clean end would not be.
+    pub(crate) fn end<E>(&mut self, end: Result<Option<Bytes>, E>) -> Result<Option<Bytes>, E> {
+        match end {
+            Ok(None) if !self.held.is_empty() => Ok(Some(self.rest())),
+            end => end,
+        }
+    }
+
+    fn rest(&mut self) -> Bytes {
         self.held.split().freeze()
     }
 }
@@ -272,6 +280,20 @@ mod tests {
         assert!(frame.ends_with(b"example\x05value"));
         let udp = request(&[(b":protocol", b"connect-udp")]);
         assert_eq!(outgoing(udp.clone()), udp, "which has both");
+    }
+
+    #[test]
+    fn a_reset_in_a_header_section_is_seen_as_one_and_a_clean_end_shows_what_has_come() {
+        let request = request(&[]);
+        let begun = || {
+            let mut incoming = Incoming::default();
+            assert_eq!(incoming.take(&request[..4]), Begun::Not);
+            incoming
+        };
+        assert_eq!(begun().end(Err("reset")), Err("reset"));
+        let end = begun().end::<()>(Ok(None)).unwrap();
+        assert_eq!(end.as_deref(), Some(&request[..4]));
+        assert_eq!(Incoming::default().end::<()>(Ok(None)), Ok(None));
     }
 
     #[test]

@@ -77,12 +77,9 @@ impl h3::quic::RecvStream for RecvStream {
             let begun = match &read {
                 Ok(Some(data)) => headers.take(data),
                 _ => {
-                    let rest = headers.rest();
+                    let end = headers.end(read);
                     self.headers = None;
-                    if rest.is_empty() {
-                        return Poll::Ready(read);
-                    }
-                    return Poll::Ready(Ok(Some(rest)));
+                    return Poll::Ready(end);
                 }
             };
             if let Begun::With(data) = begun {
