@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import tomllib
@@ -335,10 +336,36 @@ def test_tcp_without_a_server_or_with_an_unknown_controller(tcp: Measured) -> No
     assert "refused" in done.stderr
 
 
+@pytest.mark.parametrize("amount", [("--download", "1 kB"), ("--download", "60 s"), ("--upload", "1 kB")])
+def test_a_tcp_server_that_never_answers_is_given_up_and_reported(amount: tuple[str, str], tmp_path: Path) -> None:
+    report, iperf3 = tmp_path / "report.json", tmp_path / "iperf3.json"
+    outputs = ("--json", str(report), "--iperf3-json", str(iperf3))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        done = bentpipe("perf", "client", f"127.0.0.1:{port}", "--over", "tcp", *amount, "--stall", "1 s", *outputs)
+    assert done.returncode == 1
+    assert "stalled: nothing has moved for 1 s" in done.stderr
+    assert "stalled" in json.loads(report.read_text())["error"]
+    # Nobody listens there any more.
+    done = bentpipe("perf", "client", f"127.0.0.1:{port}", "--over", "tcp", *outputs)
+    assert done.returncode == 1
+    read = json.loads(report.read_text())
+    assert not read["ok"]
+    assert "refused" in read["error"]
+    assert read["connections"] == []
+    assert json.loads(iperf3.read_text())["error"] == read["error"]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (["--controller", "cubik"], "cubic"),
+        (["--controller", "bbr3", "--no-pacing"], "this controller is a rate"),
+        (["--over", "tcp", "--no-pacing"], "no effect over TCP"),
+        (["--stall", "0 s"], "100 ms to"),
+        (["--json", "-", "--iperf3-json", "-"], "one of them may be"),
+        (["--over", "tcp", "--packet", "1"], "88 to 32767"),
+        (["-4", "-6"], "cannot be used with"),
         (["--initial-window", "1"], "2 to 1000 packets"),
         (["--controller", "fixed"], "contracted_rate"),
         (["--controller", "cubic", "--contracted-rate", "5 Mbit/s"], "has no effect"),
@@ -518,6 +545,7 @@ def test_files_come_from_another_stacks_server(
         (["http://127.0.0.1/a"], "https://"),
         (["https://127.0.0.1/a", "https://127.0.0.2/b"], "another server's"),
         (["https://127.0.0.1/a", "--at-once", "0"], "1 to 256"),
+        (["https://127.0.0.1/a", "https://127.0.0.1/b/a", "--save", "/tmp"], "the same name"),
         (["https://127.0.0.1/a", "--save", "/nowhere"], "/nowhere"),
         (["https://127.0.0.1/a", "--over", "tcp"], "QUIC only"),
         (["https://127.0.0.1/a", "--interval", "0 s"], "at least 1 ms"),

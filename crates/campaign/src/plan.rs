@@ -103,6 +103,9 @@ pub struct FlowFile {
     /// Packets.
     #[serde(default = "initial_window")]
     pub initial_window: u32,
+    /// Whether a window is spread over a round trip; `false` for `newreno`, `cubic` and `cubic-search` only.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub pacing: bool,
     /// The satellite's by default; with proxies, what they expect on the ground.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_rtt: Option<Span>,
@@ -119,6 +122,14 @@ pub struct FlowFile {
     /// UDP payload of a full packet, bytes.
     #[serde(default = "packet")]
     pub packet: u16,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_yes(yes: &bool) -> bool {
+    *yes
 }
 
 fn one() -> u64 {
@@ -210,6 +221,7 @@ impl PlanFile {
     pub fn plan(&self, seed: u64) -> Plan {
         let mut settings = Settings::new(self.flow.controller);
         settings.initial_window = self.flow.initial_window;
+        settings.pacing = self.flow.pacing;
         let rtt = (self.pep.as_ref()).map_or(self.link.satellite_rtt(), PepFile::rtt);
         settings.initial_rtt = self.flow.initial_rtt.unwrap_or(rtt);
         settings.know_rate(self.link.forward.rate.ceiling());

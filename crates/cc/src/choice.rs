@@ -122,6 +122,11 @@ impl Choice {
         matches!(self, Self::Hybla | Self::Fixed)
     }
 
+    /// Whether the controller sets a window and no rate: it may be sent unpaced.
+    pub const fn is_window_based(self) -> bool {
+        matches!(self, Self::NewReno | Self::Cubic | Self::CubicSearch)
+    }
+
     /// Published controllers beside which ours is measured.
     pub const REFERENCES: [Self; 3] = [Self::Bbr3, Self::Cubic, Self::NewReno];
 }
@@ -254,6 +259,9 @@ pub struct Settings<C = Choice> {
     pub seed: u64,
     /// Whether a connection starts from what the one before it learnt (RFC 9959).
     pub resume: bool,
+    /// Whether a window is spread over a round trip (RFC 9002, section 7.7) by a controller that sets no rate
+    /// itself. Without, packets leave as soon as the window allows them.
+    pub pacing: bool,
 }
 
 impl<C> Settings<C> {
@@ -268,6 +276,7 @@ impl<C> Settings<C> {
             max_window: Bytes::new(64 << 20),
             seed: 0,
             resume: true,
+            pacing: true,
         }
     }
 
@@ -281,6 +290,7 @@ impl<C> Settings<C> {
             max_window: self.max_window,
             seed: self.seed,
             resume: self.resume,
+            pacing: self.pacing,
         }
     }
 }
@@ -319,6 +329,9 @@ impl<C: Copy + fmt::Display + Into<Option<Choice>>> Settings<C> {
             return range("max_window", &self.max_window, "16 KiB to 4 GiB");
         }
         let choice = self.controller.into();
+        if !self.pacing && !choice.is_some_and(Choice::is_window_based) {
+            return range("pacing", &false, "true; this controller is a rate");
+        }
         match self.contracted_rate {
             None if choice == Some(Choice::Fixed) => range(
                 "contracted_rate",

@@ -308,6 +308,11 @@ impl Connection for TcpConnection {
         locked(&self.sockets).sender(self.number)
     }
 
+    fn moved(&self) -> u64 {
+        // What has arrived is counted where it is read.
+        self.sender().acknowledged_bytes.unwrap_or(0)
+    }
+
     fn keep_changes(&self) {
         // The kernel tells its state when it is asked, not when it changes.
     }

@@ -14,6 +14,7 @@ use crate::error::PerfError;
 use crate::latency::Latencies;
 use crate::meter::{Intervals, Meter};
 use crate::report::{DatagramReport, ParametersReport, Record, Report, Role, SCHEMA, nanos};
+use crate::stall;
 use crate::streams::{self, Until};
 use crate::transport::{Connection, Dial};
 use crate::workload::{Amount, RequestAmount, Requests, Workload};
@@ -42,6 +43,7 @@ pub async fn run<D: Dial>(
         what: workload.to_string(),
         connections: workload.connections,
         interval: workload.interval,
+        stall: workload.stall + workload.longest_pause(),
         changes: workload.changes,
         latencies: latencies.clone(),
     };
@@ -70,7 +72,13 @@ pub async fn run<D: Dial>(
             }
         },
     );
-    let report = report.await?;
+    let mut report = report.await?;
+    if let Some(Amount::Time(time)) = workload.download
+        && report.ok
+        && report.received_bytes == 0
+    {
+        (report.ok, report.error) = (false, Some(PerfError::Nothing(time).to_string()));
+    }
     Ok(Report {
         datagrams: datagrams
             .lock()
@@ -89,6 +97,8 @@ pub(crate) struct Measurement {
     pub(crate) what: String,
     pub(crate) connections: u32,
     pub(crate) interval: Span,
+    /// How long nothing may move.
+    pub(crate) stall: Span,
     pub(crate) changes: bool,
     /// How long answers take.
     pub(crate) latencies: Latencies,
@@ -122,6 +132,7 @@ impl Measurement {
             begin(&mut tasks, connection, meter);
         }
         let mut intervals = Intervals::new(self.interval, Span::ZERO);
+        let mut stalled = pin!(stall::stalled(self.stall, clock, &connections));
         let mut error = None;
         loop {
             tokio::select! {
@@ -136,6 +147,10 @@ impl Measurement {
                 },
                 () = &mut stop => {
                     error = Some(PerfError::Stopped.to_string());
+                    break;
+                }
+                stalled = &mut stalled => {
+                    error = Some(stalled.to_string());
                     break;
                 }
                 () = clock.sleep_until(intervals.next()) => {

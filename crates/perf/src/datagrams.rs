@@ -32,6 +32,14 @@ pub struct Datagrams {
     pub time: Span,
 }
 
+impl Datagrams {
+    /// From one to the next.
+    pub(crate) fn gap(&self) -> Span {
+        let gap = (self.rate.time_for(bentpipe_units::Bytes::new(self.size))).unwrap_or(self.time);
+        gap.max(Span::from_nanos(1))
+    }
+}
+
 /// Jitter as RTP's receivers estimate it (RFC 3550, section 6.4.1).
 #[derive(Debug, Default)]
 struct Jitter {
@@ -94,10 +102,7 @@ pub(crate) async fn exchange(
     clock: &Clock,
     patience: Span,
 ) -> Result<DatagramReport, PerfError> {
-    let gap = (what.rate.time_for(bentpipe_units::Bytes::new(what.size)))
-        .unwrap_or(what.time)
-        .as_nanos()
-        .max(1);
+    let gap = what.gap().as_nanos();
     let begun = clock.now();
     let total = (what.time.as_nanos() / gap).max(1);
     let mut sent = 0;

@@ -58,6 +58,23 @@ pub enum PerfError {
     /// A stream ended early.
     #[error("a stream was broken off by the other end (code {0})")]
     Broken(u64),
+    /// Nothing moves any more.
+    #[error(
+        "stalled: nothing has moved for {after}, after {received} bytes received and {sent} bytes sent"
+    )]
+    Stalled {
+        /// How long it was waited.
+        after: Span,
+        /// Bytes of streams that had arrived here.
+        received: u64,
+        /// And that were handed to the transport.
+        sent: u64,
+    },
+    /// A download for a time has brought nothing.
+    #[error(
+        "nothing came within {0}: the server has answered nothing, or the path is slower than that"
+    )]
+    Nothing(Span),
     /// Early data were not taken; the streams of it are void.
     #[error("the server refused early data")]
     EarlyDataRefused,
@@ -96,6 +113,11 @@ const CRYPTO: u64 = 0x100;
 /// The alert no_application_protocol (RFC 7301, section 3.2).
 const NO_APPLICATION_PROTOCOL: u64 = 120;
 
+/// What TLS has found wrong at this end.
+fn tls(error: &noq_proto::TransportError) -> Option<&rustls::Error> {
+    error.crypto.as_deref()?.downcast_ref()
+}
+
 impl PerfError {
     /// What the end of a connection to `address` means.
     pub fn connection(error: &ConnectionError, address: SocketAddr, alpn: &[u8]) -> Self {
@@ -109,15 +131,20 @@ impl PerfError {
                 address,
                 alpn: String::from_utf8_lossy(alpn).into_owned(),
             },
-            // What this end finds wrong in the handshake is the server's certificate.
-            (ConnectionError::TransportError(error), Some(code))
-                if (CRYPTO..CRYPTO + 0x100).contains(&code) =>
-            {
-                Self::Untrusted {
-                    address,
-                    why: error.reason.to_string(),
+            (ConnectionError::TransportError(error), _) => match tls(error) {
+                // The second is how a verifier of keys says it.
+                Some(rustls::Error::InvalidCertificate(_) | rustls::Error::General(_)) => {
+                    Self::Untrusted {
+                        address,
+                        why: error.reason.to_string(),
+                    }
                 }
-            }
+                Some(other) => Self::Connect {
+                    address,
+                    why: format!("its TLS handshake fails: {other}"),
+                },
+                None => Self::Lost(error.to_string()),
+            },
             (ConnectionError::VersionMismatch, _) => Self::Version { address },
             _ => Self::Lost(error.to_string()),
         }

@@ -34,6 +34,7 @@ pub mod quic;
 pub mod workload;
 pub mod meter;
 mod latency;
+mod stall;
 pub mod datagrams;
 pub mod iperf3;
 pub mod streams;

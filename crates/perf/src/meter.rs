@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bentpipe_units::Span;
 
 use crate::clock::Clock;
-use crate::report::{ConnectionReport, Interval, Record, Sender, nanos};
+use crate::report::{Carried, ConnectionReport, Interval, Record, nanos};
 use crate::transport::Connection;
 
-/// Intervals that are kept.
-const MOST_INTERVALS: usize = 100_001;
+/// Intervals that are kept, times connections.
+const MOST_SENDERS: usize = 100_001;
 
 /// Counts of one connection.
 #[derive(Debug)]
@@ -70,6 +70,12 @@ impl Meter {
         self.refused.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// What has come and gone.
+    pub(crate) fn moved(&self) -> u64 {
+        let (received, sent) = self.counts();
+        received.wrapping_add(sent)
+    }
+
     /// Bytes that have arrived.
     pub fn received_bytes(&self) -> u64 {
         self.counts().0
@@ -104,11 +110,19 @@ impl Meter {
     }
 }
 
+/// What all connections together have received and sent.
+pub(crate) fn totals<C>(connections: &[(Arc<Meter>, C)]) -> (u64, u64) {
+    (connections.iter())
+        .map(|(meter, _)| meter.counts())
+        .fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1))
+}
+
 /// Divides a measurement into intervals.
 pub(crate) struct Intervals {
     every: Span,
     from: Span,
-    counted: (u64, u64),
+    /// What each connection had received and sent when it began.
+    counted: Vec<(u64, u64)>,
     pub(crate) all: Vec<Interval>,
     pub(crate) omitted: u64,
 }
@@ -119,7 +133,7 @@ impl Intervals {
         Self {
             every,
             from,
-            counted: (0, 0),
+            counted: Vec::new(),
             all: Vec::new(),
             omitted: 0,
         }
@@ -150,28 +164,34 @@ impl Intervals {
                 record(&Record::ChangesOmitted { count: omitted });
             }
         }
-        let (received, sent) = connections
+        let counts: Vec<_> = connections
             .iter()
             .map(|(meter, _)| meter.counts())
-            .fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
-        let senders: Vec<Sender> = connections
-            .iter()
-            .map(|(_, connection)| connection.sender())
+            .collect();
+        self.counted.resize(counts.len(), (0, 0));
+        let carried: Vec<_> = ((0..).zip(&counts).zip(&self.counted))
+            .map(|((connection, now), before)| Carried {
+                connection,
+                received_bytes: now.0 - before.0,
+                sent_bytes: now.1 - before.1,
+            })
             .collect();
         let interval = Interval {
             from_ns: nanos(self.from),
             to_ns: nanos(now),
-            received_bytes: received - self.counted.0,
-            sent_bytes: sent - self.counted.1,
-            senders,
+            received_bytes: carried.iter().map(|one| one.received_bytes).sum(),
+            sent_bytes: carried.iter().map(|one| one.sent_bytes).sum(),
+            connections: carried,
+            senders: (connections.iter())
+                .map(|(_, connection)| connection.sender())
+                .collect(),
         };
-        (self.from, self.counted) = (now, (received, sent));
+        (self.from, self.counted) = (now, counts);
         let line = Record::Interval(interval);
         record(&line);
+        let most = MOST_SENDERS / connections.len().max(1);
         match line {
-            Record::Interval(interval) if self.all.len() < MOST_INTERVALS => {
-                self.all.push(interval);
-            }
+            Record::Interval(interval) if self.all.len() < most => self.all.push(interval),
             _ => self.omitted += 1,
         }
     }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use bentpipe_cc::PathMemory;
 use bentpipe_quic::monitor::{Monitor, SenderState};
+use bentpipe_quic::transport::FULL_PACKET;
 use bentpipe_units::Span;
 use bytes::Bytes;
 use futures_util::future::{FutureExt as _, Shared};
 use noq::{ClientConfig, Endpoint, ReadExactError, RecvStream, SendStream, ZeroRttAccepted};
-use noq_proto::PathId;
+use noq_proto::{FrameStats, PathId};
 
 use crate::clock::Clock;
 use crate::error::PerfError;
@@ -180,6 +181,17 @@ impl Connection for QuicConnection {
             packet_bytes: path.map(|path| u64::from(path.current_mtu)),
             ..state.map_or_else(Sender::default, |state| self.of_state(&state))
         }
+    }
+
+    fn moved(&self) -> u64 {
+        let stats = self.connection.stats();
+        let carried = |frames: &FrameStats| frames.stream + frames.datagram;
+        // After a loss a long queue is acknowledged for many round trips before anything leaves again. What only keeps
+        // the connection open is acknowledged too: in ten minutes it is less than a packet.
+        let acknowledged =
+            (self.monitor.as_ref()).map_or(0, |monitor| monitor.state().acknowledged);
+        let packets = acknowledged / u64::from(FULL_PACKET);
+        carried(&stats.frame_tx) + carried(&stats.frame_rx) + packets
     }
 
     fn keep_changes(&self) {

@@ -4,10 +4,13 @@
 //! Times are nanoseconds since the measurement began, on the clock of the end that reports.
 //! Counts of a sender are since its connection began. What a transport cannot tell is null.
 
+use std::net::SocketAddr;
+
 use bentpipe_units::Span;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::error::PerfError;
 use crate::parameters::Parameters;
 
 /// The schema's name and version, in every report.
@@ -104,6 +107,8 @@ pub struct ParametersReport {
     pub packet_bytes: Option<u16>,
     /// Whether the packet size was discovered.
     pub mtu_discovery: Option<bool>,
+    /// Whether a window was spread over a round trip.
+    pub pacing: Option<bool>,
     /// Whether packets were sent ECN-capable.
     pub ecn: Option<bool>,
 }
@@ -122,6 +127,7 @@ impl From<&Parameters> for ParametersReport {
             send_window_bytes: Some(parameters.send_window.as_u64()),
             packet_bytes: Some(parameters.packet),
             mtu_discovery: Some(parameters.discover_mtu),
+            pacing: Some(settings.pacing),
             ecn: Some(parameters.ecn),
         }
     }
@@ -170,6 +176,8 @@ pub struct Interval {
     pub received_bytes: u64,
     /// Bytes of streams that were handed to the transport here.
     pub sent_bytes: u64,
+    /// Of these, what each connection carried.
+    pub connections: Vec<Carried>,
     /// What the sender of each connection here saw, at the end of the interval.
     pub senders: Vec<Sender>,
 }
@@ -179,6 +187,17 @@ impl Interval {
     pub fn seconds(&self) -> f64 {
         self.to_ns.saturating_sub(self.from_ns) as f64 / 1e9
     }
+}
+
+/// What a connection's streams carried in an interval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, JsonSchema)]
+pub struct Carried {
+    /// Which connection.
+    pub connection: u32,
+    /// Bytes that arrived here.
+    pub received_bytes: u64,
+    /// Bytes that were handed to the transport here.
+    pub sent_bytes: u64,
 }
 
 /// What the sender of a connection sees.
@@ -292,6 +311,34 @@ pub enum Record {
 }
 
 impl Report {
+    /// Of a measurement that could not be begun: nothing but why.
+    pub fn failed(
+        transport: TransportKind,
+        peer: SocketAddr,
+        parameters: ParametersReport,
+        workload: String,
+        error: &PerfError,
+    ) -> Self {
+        Self {
+            schema: SCHEMA.into(),
+            role: Role::Client,
+            transport,
+            peer: peer.to_string(),
+            parameters,
+            workload: Some(workload),
+            ok: false,
+            error: Some(error.to_string()),
+            duration_ns: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
+            connections: Vec::new(),
+            intervals: Vec::new(),
+            intervals_omitted: 0,
+            requests: None,
+            datagrams: None,
+        }
+    }
+
     /// As JSON, on one line.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("reports are plain data")

@@ -15,11 +15,18 @@ use crate::datagrams::Answers;
 use crate::error::PerfError;
 use crate::files::{self, Files};
 use crate::meter::{Intervals, Meter};
+use crate::parameters::STREAMS;
 use crate::protocol::{Application, NO_ERROR};
 use crate::quic::{self, QuicConnection, note_confirmed};
 use crate::report::{ParametersReport, Record, Report, Role, SCHEMA, TransportKind, nanos};
+use crate::stall;
 use crate::streams;
 use crate::transport::{Connection, ReceiveHalf, SendHalf, SharedEstablishment};
+use crate::workload::STALL;
+
+/// Streams of a connection that are being answered: those that a client may have open, and those behind whose end an
+/// answer waits until the client lets this end open a stream for it. No more are taken until some have ended.
+const MOST_TASKS: usize = 4 * STREAMS as usize;
 
 /// Is handed each report.
 pub type Tell = Arc<dyn Fn(Report) + Send + Sync>;
@@ -129,7 +136,8 @@ impl Service {
         watch.end(error);
     }
 
-    /// Serves a connection with `peer` that is one stream, of whatever transport.
+    /// Serves a connection with `peer` that is one stream, of whatever transport. One that stalls is given up, so that a
+    /// client that has gone without a word keeps its place from nobody.
     pub async fn stream<C: Connection>(
         &self,
         clock: &Clock,
@@ -138,10 +146,18 @@ impl Service {
         kind: TransportKind,
         (send, receive): (C::Send, C::Receive),
     ) {
-        let mut watch = Watch::new(self, clock, peer, connection, kind);
+        let mut watch = Watch::new(self, clock, peer, connection.clone(), kind);
         let meter = watch.meter();
+        let watched = [(meter.clone(), connection)];
         // The stream's figures are complete when it is closed.
-        let ended = watch.during(serve_stream(send, receive, &meter)).await;
+        let work = async {
+            tokio::select! {
+                biased;
+                done = serve_stream(send, receive, &meter) => done,
+                stalled = stall::stalled(STALL, clock, &watched) => Err(stalled),
+            }
+        };
+        let ended = watch.during(work).await;
         watch.end(ended.err().map(|error| error.to_string()));
     }
 }
@@ -228,7 +244,7 @@ async fn serve_perf(connection: &noq::Connection, clock: &Clock, meter: &Arc<Met
     loop {
         tokio::select! {
             biased;
-            stream = connection.accept_bi() => match stream {
+            stream = connection.accept_bi(), if tasks.len() < MOST_TASKS => match stream {
                 Ok((send, receive)) => {
                     let (send, receive) = (quic::Send(send), quic::Receive(receive));
                     let meter = meter.clone();
@@ -236,7 +252,7 @@ async fn serve_perf(connection: &noq::Connection, clock: &Clock, meter: &Arc<Met
                 }
                 Err(_) => return,
             },
-            stream = connection.accept_uni() => match stream {
+            stream = connection.accept_uni(), if tasks.len() < MOST_TASKS => match stream {
                 Ok(receive) => {
                     let (connection, meter) = (connection.clone(), meter.clone());
                     tasks.spawn(async move {

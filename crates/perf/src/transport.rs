@@ -62,6 +62,9 @@ pub trait Connection: Clone + Send + Sync + 'static {
     /// What its sender sees now.
     fn sender(&self) -> Sender;
 
+    /// A count that grows whenever its streams carry something either way, and not while it is only kept open.
+    fn moved(&self) -> u64;
+
     /// Changes are kept from now on, to be taken.
     fn keep_changes(&self);
 

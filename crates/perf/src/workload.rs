@@ -26,6 +26,8 @@ pub struct Workload {
     pub datagrams: Option<Datagrams>,
     /// How often a line is recorded.
     pub interval: Span,
+    /// It is over when nothing has moved for so long, and no pause of its own explains that.
+    pub stall: Span,
     /// Whether each change of a sender's state is recorded.
     pub changes: bool,
 }
@@ -67,6 +69,10 @@ const MOST_INTERVALS: u64 = 100_000;
 const MOST_CONNECTIONS: u32 = 1_000;
 /// The shortest interval.
 const SHORTEST: Span = Span::from_millis(1);
+/// How long nothing may move if nobody says otherwise: as long as a silent path is believed in.
+pub const STALL: Span = Span::from_millis(60_000);
+/// The least and the most of it.
+const STALLS: (Span, Span) = (Span::from_millis(100), Span::from_millis(86_400_000));
 
 impl Default for Workload {
     /// A download of ten seconds.
@@ -79,6 +85,7 @@ impl Default for Workload {
             requests: None,
             datagrams: None,
             interval: Span::from_millis(1_000),
+            stall: STALL,
             changes: false,
         }
     }
@@ -134,6 +141,7 @@ impl Workload {
         if self.interval < SHORTEST {
             return wrong(format!("interval {}: give at least 1 ms", self.interval));
         }
+        check_stall(self.stall)?;
         for amount in self.download.iter().chain(&self.upload) {
             match amount {
                 Amount::Bytes(bytes) if bytes.as_u64() > 1 << 50 => {
@@ -188,6 +196,13 @@ impl Workload {
         Ok(())
     }
 
+    /// The longest that it pauses by itself.
+    pub(crate) fn longest_pause(&self) -> Span {
+        let between = self.requests.map_or(Span::ZERO, |requests| requests.every);
+        let apart = self.datagrams.map_or(Span::ZERO, |what| what.gap());
+        between.max(apart)
+    }
+
     fn check_time(&self, time: Span) -> Result<(), PerfError> {
         let intervals = time.as_nanos() / self.interval.as_nanos().max(1);
         if time == Span::ZERO || intervals > MOST_INTERVALS {
@@ -198,6 +213,17 @@ impl Workload {
         }
         Ok(())
     }
+}
+
+/// Checks how long nothing may move.
+pub fn check_stall(stall: Span) -> Result<(), PerfError> {
+    if !(STALLS.0..=STALLS.1).contains(&stall) {
+        return Err(PerfError::Workload(format!(
+            "stall {stall}: give {} to {}",
+            STALLS.0, STALLS.1
+        )));
+    }
+    Ok(())
 }
 
 impl fmt::Display for Amount {

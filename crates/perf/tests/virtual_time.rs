@@ -8,7 +8,7 @@ use bentpipe_cc::PathMemory;
 use bentpipe_perf::datagrams::Datagrams;
 use bentpipe_perf::parameters::Parameters;
 use bentpipe_perf::protocol::Application;
-use bentpipe_perf::workload::{Amount, RequestAmount, Requests, Workload};
+use bentpipe_perf::workload::{Amount, RequestAmount, Requests, STALL, Workload};
 use bentpipe_units::{Bytes, Rate, Span};
 use support::{Ends, Manner, Sessions, UNLIMITED, measure, refused};
 
@@ -346,12 +346,9 @@ fn a_server_that_breaks_off_is_told_and_what_came_is_reported() {
             "a stream was broken off by the other end (code 77)",
         ),
         (Manner::Closes, "not today"),
-        // Whoever waits for it decides how long.
-        (Manner::Silent, "stopped before it was done"),
     ] {
         let ends = Ends {
             manner,
-            stopped: Some(Span::from_millis(60_000)),
             ..Ends::default()
         };
         let workload = Workload::download(Amount::Bytes(Bytes::new(1_000)));
@@ -387,6 +384,7 @@ fn an_upload_and_everything_at_once_end_well() {
             every: Span::from_millis(250),
         }),
         interval: Span::from_millis(100),
+        stall: STALL,
         changes: true,
         datagrams: None,
     };

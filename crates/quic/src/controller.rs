@@ -34,6 +34,10 @@ pub struct Factory {
     together: Option<Together>,
 }
 
+/// A rate at which a window takes no time to leave, bytes per second. At more the wait for a byte of it would round
+/// to nothing, and the library would ask again in the same moment for ever.
+const UNPACED: u64 = 1_000_000_000;
+
 /// One controller for all connections with a peer. Clones are the same.
 #[derive(Debug, Clone, Default)]
 pub struct Together {
@@ -96,6 +100,7 @@ impl Factory {
         Box::new(Adapted {
             controller,
             bursts: BurstLimiter::new(packet),
+            pacing: settings.pacing,
             began,
             initial_window: window,
             smoothed_rtt: settings.initial_rtt,
@@ -118,6 +123,8 @@ impl ControllerFactory for Factory {
 struct Adapted {
     controller: Box<dyn Controller>,
     bursts: BurstLimiter,
+    /// Whether the window is spread over a round trip where the controller has no rate.
+    pacing: bool,
     began: Instant,
     initial_window: u64,
     smoothed_rtt: Span,
@@ -136,6 +143,9 @@ impl Adapted {
     /// 20 Mbit/s; that is left to it only where ten packets take less than a burst may.
     fn rate(&self) -> u64 {
         self.controller.pacing_rate().unwrap_or_else(|| {
+            if !self.pacing {
+                return UNPACED;
+            }
             let window = u128::from(self.controller.window());
             let nanos = u128::from(self.smoothed_rtt.as_nanos().max(1));
             u64::try_from(window * 1_250_000_000 / nanos).unwrap_or(u64::MAX)
@@ -248,6 +258,10 @@ impl congestion::Controller for Adapted {
         metrics.congestion_window = self.controller.window();
         metrics.ssthresh = self.controller.slow_start_threshold();
         let rate = self.rate();
+        if rate == UNPACED {
+            metrics.pacing_rate = Some(UNPACED);
+            return metrics;
+        }
         let told = self.controller.pacing_rate().is_some() || self.bursts.matter(rate);
         metrics.pacing_rate = told.then(|| self.bursts.rate(rate));
         metrics

@@ -39,6 +39,9 @@ pub struct Side {
     pub controller: Selection,
     /// Congestion window of a new connection, packets.
     pub initial_window: u32,
+    /// Whether what a window holds is spread over a round trip (RFC 9002, section 7.7); `false` for `newreno`, `cubic`
+    /// and `cubic-search` only.
+    pub pacing: bool,
     /// What may be sent by contract: the rate of the controller `fixed`, for no other.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
@@ -80,6 +83,7 @@ impl Default for Side {
         Self {
             controller: Choice::Satellite.into(),
             initial_window: 32,
+            pacing: true,
             contracted_rate: None,
             expected_rate: Rate::from_bits_per_second(250_000_000),
             expected_rtt: Span::from_millis(650),
@@ -215,6 +219,7 @@ impl Side {
             initial_window: self.initial_window,
             initial_rtt: self.expected_rtt,
             contracted_rate: self.contracted_rate,
+            pacing: self.pacing,
             // 2^64 divided by the golden ratio spreads neighbouring numbers.
             seed: self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
             ..Settings::new(self.controller)

@@ -9,15 +9,14 @@ use bentpipe_perf::client;
 use bentpipe_perf::clock::Clock;
 use bentpipe_perf::datagrams::Datagrams;
 use bentpipe_perf::parameters::Parameters;
-use bentpipe_perf::protocol::{Application, PORT};
-use bentpipe_perf::report::ParametersReport;
+use bentpipe_perf::protocol::Application;
+use bentpipe_perf::report::{ParametersReport, Report};
 use bentpipe_perf::transport::Dial;
 use bentpipe_perf::workload::{Amount, RequestAmount, Requests, Workload};
 use bentpipe_units::{Bytes, Rate, Span};
 use clap::Args;
 use noq::TokioRuntime;
 
-use super::endpoint;
 use super::options::{Over, Transport, reported};
 use super::path::PathFile;
 use super::peer::Peer;
@@ -165,6 +164,7 @@ impl Command {
                 time: self.datagram_time,
             }),
             interval: self.results.interval,
+            stall: self.peer.stall,
             changes: self.results.changes,
         };
         workload
@@ -201,14 +201,14 @@ async fn over_tcp(
     options: TcpOptions,
     outputs: Outputs,
 ) -> Result<(), Failure> {
-    let (address, _) = endpoint::resolve(&command.host, PORT).await?;
+    let (address, _) = command.peer.resolve(&command.host).await?;
     let own = reported(&options);
     let dialler = TcpDialler {
         address,
         options,
         patience: command.peer.timeout,
     };
-    measure(&dialler, workload, own, outputs).await?.finish()
+    measure(&dialler, workload, own, outputs).await.finish()
 }
 
 async fn over_quic(
@@ -226,7 +226,7 @@ async fn over_quic(
     // The server is told why, also when its certificate was refused.
     daemon::patiently(quic.wait_idle()).await;
     let kept = path.write();
-    measured?.finish()?;
+    measured.finish()?;
     kept
 }
 
@@ -236,7 +236,7 @@ async fn measure<D: Dial>(
     workload: &Workload,
     own: ParametersReport,
     mut outputs: Outputs,
-) -> Result<Measured, Failure> {
+) -> Measured {
     let controller = own
         .controller
         .clone()
@@ -252,6 +252,11 @@ async fn measure<D: Dial>(
         signals.stop().await;
     };
     let mut record = |record: &_| outputs.record(record);
+    let asked = own.clone();
     let report = client::run(dialler, &clock, workload, own, stop, &mut record).await;
-    outputs.end(report)
+    let failed = |error| {
+        let what = workload.to_string();
+        Report::failed(dialler.kind(), dialler.peer(), asked, what, &error)
+    };
+    outputs.end(report.unwrap_or_else(failed))
 }

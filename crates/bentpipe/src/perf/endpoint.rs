@@ -71,14 +71,18 @@ pub fn roots(file: Option<&Path>) -> Result<RootCertStore, Failure> {
     Ok(roots)
 }
 
-/// The first address of `host`, which may have a port.
-pub async fn resolve(host: &str, port: u16) -> Result<(SocketAddr, String), Failure> {
+/// The first address of `host`, which may have a port, that is `wanted`.
+pub async fn resolve(
+    host: &str,
+    port: u16,
+    wanted: impl Fn(&SocketAddr) -> bool,
+) -> Result<(SocketAddr, String), Failure> {
     let (name, port) = split(host, port)?;
     let address = tokio::net::lookup_host((name.as_str(), port))
         .await
         .with_context(|| format!("{name} cannot be resolved"))?
-        .next()
-        .with_context(|| format!("{name} has no address"))?;
+        .find(wanted)
+        .with_context(|| format!("{name} has no address of that kind"))?;
     Ok((address, name))
 }
 

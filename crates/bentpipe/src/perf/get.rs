@@ -1,13 +1,16 @@
 //! `bentpipe perf get`: files by HTTP/3 or HTTP/0.9 over QUIC, measured.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bentpipe_perf::clock::Clock;
 use bentpipe_perf::files::{self, Fetch, Store};
 use bentpipe_perf::parameters::Parameters;
 use bentpipe_perf::protocol::Application;
+use bentpipe_perf::report::Report;
 use bentpipe_perf::transport::Dial as _;
+use bentpipe_perf::workload;
 use clap::{Args, ValueEnum};
 use http::Uri;
 use noq::TokioRuntime;
@@ -85,6 +88,18 @@ impl Command {
         Ok(format!("{}:{port}", authority.host()))
     }
 
+    /// No file is kept under the name of another.
+    fn check_names(&self) -> Result<(), Failure> {
+        let mut names = BTreeSet::new();
+        let kept = |url: &Uri| Path::new(url.path()).file_name().map(ToOwned::to_owned);
+        match self.urls.iter().find(|url| !names.insert(kept(url))) {
+            None => Ok(()),
+            Some(again) => Err(Failure::Configuration(format!(
+                "{again}: another file would be kept under the same name in --save"
+            ))),
+        }
+    }
+
     fn fetch(&self) -> Result<Fetch, Failure> {
         if !(1..=MOST_AT_ONCE).contains(&self.at_once) {
             return Err(Failure::Configuration(format!(
@@ -95,15 +110,19 @@ impl Command {
         let store: Arc<dyn Store> = match &self.save {
             None => Arc::new(Nowhere),
             Some(path) => {
+                self.check_names()?;
                 Arc::new(Directory::open(path).map_err(|error| Failure::file(path, error))?)
             }
         };
         self.results.check()?;
+        workload::check_stall(self.peer.stall)
+            .map_err(|error| Failure::Configuration(error.to_string()))?;
         Ok(Fetch {
             files: self.urls.clone(),
             at_once: self.at_once,
             store,
             interval: self.results.interval,
+            stall: self.peer.stall,
             changes: self.results.changes,
         })
     }
@@ -152,11 +171,21 @@ async fn over_quic(
         signals.stop().await;
     };
     let mut record = |record: &_| outputs.record(record);
-    let own = parameters.into();
-    let report = files::run(&dialler, &clock, fetch, own, stop, &mut record).await;
+    let own = || parameters.into();
+    let report = files::run(&dialler, &clock, fetch, own(), stop, &mut record).await;
+    let failed = |error| {
+        Report::failed(
+            dialler.kind(),
+            dialler.peer(),
+            own(),
+            fetch.what(application),
+            &error,
+        )
+    };
+    let report = report.unwrap_or_else(failed);
     // The server is told why, also when its certificate was refused.
     daemon::patiently(quic.wait_idle()).await;
     let kept = path.write();
-    outputs.end(report)?.finish()?;
+    outputs.end(report).finish()?;
     kept
 }

@@ -1,5 +1,6 @@
 //! The options of one end's transport, which client and server have alike.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -66,6 +67,10 @@ pub struct Transport {
     /// Begin with 1200 bytes and discover whether --packet comes through (RFC 8899)
     #[arg(long)]
     discover_mtu: bool,
+    /// Send as fast as the window allows, not spread over a round trip (RFC 9002, section 7.7): for newreno, cubic and
+    /// cubic-search; other controllers are rates
+    #[arg(long)]
+    no_pacing: bool,
     /// Send packets that are not ECN-capable
     #[arg(long)]
     no_ecn: bool,
@@ -89,6 +94,9 @@ const DEFAULT_ACKS: AckRequest = AckRequest {
 };
 /// UDP payload that fills a packet of 1500 bytes over IPv6.
 const PACKET: u16 = 1452;
+
+/// Segments that Linux takes: TCP_MIN_MSS to MAX_TCP_WINDOW.
+const SEGMENTS: RangeInclusive<u16> = 88..=32_767;
 
 impl Transport {
     /// Over QUIC, as parameters that have been checked.
@@ -114,6 +122,7 @@ impl Transport {
                 initial_rtt: self.initial_rtt.unwrap_or(settings.initial_rtt),
                 contracted_rate: self.contracted_rate,
                 resume: self.path.is_some(),
+                pacing: !self.no_pacing,
                 ..settings.with_controller(controller)
             },
             acks: asked.then(|| AckRequest {
@@ -157,6 +166,7 @@ impl Transport {
             ("--ack-threshold", self.ack_threshold.is_some()),
             ("--ack-max-delay", self.ack_max_delay.is_some()),
             ("--discover-mtu", self.discover_mtu),
+            ("--no-pacing", self.no_pacing),
             ("--path", self.path.is_some()),
             ("--quic-version", self.quic_version.is_some()),
             ("--qlog", self.qlog.is_some()),
@@ -180,6 +190,15 @@ impl Transport {
                 Bytes::new(bytes)
             ))),
         };
+        if let Some(bytes) = self.packet
+            && !SEGMENTS.contains(&bytes)
+        {
+            return Err(Failure::Configuration(format!(
+                "--packet {bytes}: over TCP give {} to {} bytes",
+                SEGMENTS.start(),
+                SEGMENTS.end()
+            )));
+        }
         let window = match self.initial_window {
             Some(packets) if !(1..=1000).contains(&packets) => {
                 return Err(Failure::Configuration(format!(

@@ -23,6 +23,16 @@ pub struct Peer {
     /// How long the server may take to answer the first packet
     #[arg(long, value_name = "TIME", default_value = "10 s")]
     pub timeout: Span,
+    /// End when nothing has moved for so long: with a server that takes a request and never answers it, or a path
+    /// that is dead. Pauses between requests do not count
+    #[arg(long, value_name = "TIME", default_value = "60 s")]
+    pub stall: Span,
+    /// Of a name's addresses take one of IPv4; otherwise it is the first of any
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    ipv4: bool,
+    /// Take one of IPv6
+    #[arg(short = '6', long)]
+    ipv6: bool,
     /// Make a connection first that is not measured, and resume from it with 0-RTT
     #[arg(long)]
     pub resume: bool,
@@ -44,6 +54,16 @@ impl Peer {
         self.ca.is_some() || self.fingerprint.is_some() || self.name.is_some() || self.resume
     }
 
+    /// The address of `host`, and its name.
+    pub async fn resolve(&self, host: &str) -> Result<(SocketAddr, String), Failure> {
+        let wanted = |address: &SocketAddr| match (self.ipv4, self.ipv6) {
+            (true, _) => address.is_ipv4(),
+            (_, true) => address.is_ipv6(),
+            _ => true,
+        };
+        endpoint::resolve(host, PORT, wanted).await
+    }
+
     /// Makes QUIC connections to `host`, in the application protocol that is asked for.
     pub async fn dialler(
         &self,
@@ -56,7 +76,7 @@ impl Peer {
             Some(key) => Trust::Key(key),
             None => Trust::Roots(Arc::new(endpoint::roots(self.ca.as_deref())?)),
         };
-        let (address, name) = endpoint::resolve(host, PORT).await?;
+        let (address, name) = self.resolve(host).await?;
         let local: SocketAddr = match address {
             SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
             SocketAddr::V6(_) => ([0_u16; 8], 0).into(),

@@ -2,8 +2,8 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bentpipe_perf::error::PerfError;
 use bentpipe_perf::iperf3;
 use bentpipe_perf::report::{Record, Report};
 use bentpipe_units::Span;
@@ -51,6 +51,8 @@ pub struct Outputs {
     json: Option<Output>,
     records: Option<Output>,
     iperf3: Option<Output>,
+    /// When, since 1970.
+    began: Duration,
     /// Whoever reads JSON from the standard output wants nothing else there.
     quiet: bool,
     /// Why a record could not be written, the first time.
@@ -60,19 +62,30 @@ pub struct Outputs {
 impl Outputs {
     /// Opens what `results` names.
     pub fn open(results: &Results) -> Result<Self, Failure> {
+        let at_stdout = [&results.json, &results.records, &results.iperf3_json]
+            .into_iter()
+            .flatten()
+            .filter(|path| is_stdout(path))
+            .count();
+        if at_stdout > 1 {
+            return Err(Failure::Configuration(
+                "--json, --iperf3-json, --records: one of them may be `-`, the standard output"
+                    .into(),
+            ));
+        }
         Ok(Self {
             json: results.json.as_deref().map(Output::open).transpose()?,
             failed: None,
+            began: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default(),
             records: results.records.as_deref().map(Output::open).transpose()?,
             iperf3: results
                 .iperf3_json
                 .as_deref()
                 .map(Output::open)
                 .transpose()?,
-            quiet: [&results.json, &results.records, &results.iperf3_json]
-                .into_iter()
-                .flatten()
-                .any(|path| is_stdout(path)),
+            quiet: at_stdout > 0,
         })
     }
 
@@ -94,11 +107,11 @@ impl Outputs {
     }
 
     /// The measurement is over.
-    pub fn end(self, report: Result<Report, PerfError>) -> Result<Measured, Failure> {
-        Ok(Measured {
-            report: report.map_err(anyhow::Error::from)?,
+    pub fn end(self, report: Report) -> Measured {
+        Measured {
+            report,
             outputs: self,
-        })
+        }
     }
 
     /// A line for people; nobody may be reading any more.
@@ -122,12 +135,14 @@ impl Measured {
             report,
             mut outputs,
         } = self;
-        for line in table::summary(&report) {
-            outputs.say(&line);
+        if !report.connections.is_empty() {
+            for line in table::summary(&report) {
+                outputs.say(&line);
+            }
         }
         let json = (outputs.json.as_mut()).map(|json| json.line(&report.to_json()));
         let iperf3 = (outputs.iperf3.as_mut())
-            .map(|iperf3| iperf3.line(&iperf3::document(&report).to_string()));
+            .map(|iperf3| iperf3.line(&iperf3::document(&report, outputs.began).to_string()));
         let failed = report.error.map(|error| Err(anyhow::anyhow!(error).into()));
         let records = outputs.failed.map(Err);
         [json, iperf3, records, failed]

@@ -56,10 +56,15 @@ pub struct Command {
     )]
     interfaces: Vec<String>,
     /// Loopback port of transparent connections; different for each proxy of a machine
-    #[arg(long, default_value_t = 5990)]
+    #[arg(long, default_value_t = 5990, value_parser = clap::value_parser!(u16).range(1..), conflicts_with = "listen")]
     port: u16,
     /// Leave the connections to these networks alone
-    #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "NETWORK",
+        value_delimiter = ',',
+        conflicts_with = "listen"
+    )]
     leave: Vec<IpNet>,
     /// The next box: address and TCP port of its --listen
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -73,7 +78,12 @@ pub struct Command {
     )]
     listen: Option<SocketAddr>,
     /// With --listen: where the box before is; nobody else is served
-    #[arg(long, value_name = "NETWORK", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "NETWORK",
+        value_delimiter = ',',
+        requires = "listen"
+    )]
     from: Vec<IpNet>,
     /// With --listen: networks that may be dialled although they are not public
     #[arg(

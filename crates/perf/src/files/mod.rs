@@ -55,6 +55,8 @@ pub struct Fetch {
     pub store: Arc<dyn Store>,
     /// How long an interval of the report is.
     pub interval: Span,
+    /// How long nothing may move.
+    pub stall: Span,
     /// Whether each change of the sender's state is recorded.
     pub changes: bool,
 }
@@ -75,14 +77,10 @@ pub async fn run(
     let application = dialler.application();
     let latencies = Latencies::new();
     let measurement = Measurement {
-        what: format!(
-            "{} files by {}, {} at once",
-            fetch.files.len(),
-            String::from_utf8_lossy(application.alpn()),
-            fetch.at_once
-        ),
+        what: fetch.what(application),
         connections: 1,
         interval: fetch.interval,
+        stall: fetch.stall,
         changes: fetch.changes,
         latencies: latencies.clone(),
     };
@@ -109,6 +107,16 @@ pub async fn run(
 }
 
 impl Fetch {
+    /// What is done, in words.
+    pub fn what(&self, application: Application) -> String {
+        format!(
+            "{} files by {}, {} at once",
+            self.files.len(),
+            String::from_utf8_lossy(application.alpn()),
+            self.at_once
+        )
+    }
+
     async fn over(
         &self,
         application: Application,

@@ -51,8 +51,10 @@ pub enum Manner {
     Honest,
     /// It does not hear anything.
     Dead,
-    /// It takes connections and says nothing.
+    /// It answers half and then says nothing.
     Silent,
+    /// It takes requests and says nothing.
+    Mute,
     /// It resets streams halfway.
     Resets,
     /// It closes connections halfway.
@@ -280,6 +282,7 @@ fn run(
                     at_once: 2,
                     store: Arc::new(Patterns),
                     interval: workload.interval,
+                    stall: workload.stall,
                     changes: false,
                 };
                 let for_ever = pending();
@@ -361,6 +364,11 @@ async fn misbehaving(endpoint: noq::Endpoint, manner: Manner) {
     while let Ok((mut send, mut receive)) = connection.accept_bi().await {
         let asked = receive.read_to_end(1_000).await.expect("a request");
         let asked = u64::from_be_bytes(asked[..8].try_into().expect("a header"));
+        if manner == Manner::Mute {
+            // Streams that are dropped are ended.
+            std::mem::forget((send, receive));
+            continue;
+        }
         let honest = i64::try_from(asked.min(1_000)).expect("at most a thousand");
         let bytes = match (manner, asked) {
             // As good as endless, and yet it ends.
