@@ -19,11 +19,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from bentpipe_lab.campaign import commands, directory, engine, journal, simulate, store
+from bentpipe_lab.campaign import commands, directory, engine, journal, points, provenance, simulate, store
 from bentpipe_lab.campaign.progress import Progress
 from bentpipe_lab.errors import CampaignError, DiskFullError, LabError, PlanError, UnknownNameError
+from bentpipe_lab.net import host
 from bentpipe_lab.records import tables
 from bentpipe_lab.records.verdict import Verdict
+from bentpipe_lab.report import campaign as report
 from bentpipe_lab.room import room
 
 SMALL = """\
@@ -281,19 +283,44 @@ def test_a_point_that_breaks_the_simulator_costs_no_other_point(
     assert result["detail"] == "ChildProcessError: it died"
 
 
-def test_repetitions_go_on_until_the_interval_is_narrow(tmp_path: Path) -> None:
-    text = SMALL.replace("repetitions = 2", 'repetitions = { least = 3, most = 6, until = "0.0001 %" }').replace(
+@pytest.mark.parametrize("workload", ['"download 2 MB"', '"iperf3"\n"workload.seconds" = 5'])
+def test_repetitions_go_on_until_the_interval_is_narrow(tmp_path: Path, workload: str) -> None:
+    """The interval of what counts: of transfers the time, of what lasts for a fixed time the goodput."""
+    text = SMALL.replace(
+        "repetitions = 2", 'timeout = 1000\nrepetitions = { least = 5, most = 7, until = "0.0001 %" }'
+    ).replace(
         'workload = ["first byte", "download 2 MB"]',
-        'workload = "download 2 MB"\n"scenario.forward.loss" = "1 %"',
+        f'workload = {workload}\n"scenario.forward.loss" = "1 %"',
     )
     campaign = begun(tmp_path, text)
     execute(campaign)
     assert {
-        name: count for name, count in Counter(point for point, _, _ in noted(campaign)).items() if count != 6
+        name: count for name, count in Counter(point for point, _, _ in noted(campaign)).items() if count != 7
     } == {}
     wide = begun(tmp_path, text.replace("0.0001 %", "10000 %"), "wide")
     execute(wide)
-    assert set(Counter(point for point, _, _ in noted(wide)).values()) == {3}
+    assert set(Counter(point for point, _, _ in noted(wide)).values()) == {5}
+
+
+def test_a_campaign_does_not_go_on_over_another_link_than_it_was_begun_with(tmp_path: Path) -> None:
+    scenario = (host.REPOSITORY / "scenarios" / "geo.toml").read_text()
+    (tmp_path / "own.toml").write_text(scenario)
+    campaign = begun(tmp_path, SMALL.replace('["geo", "leo"]', '"own.toml"'))
+    (tmp_path / "own.toml").write_text(scenario.replace('"20 Mbit/s"', '"2 Mbit/s"'))
+    points._scenario.cache_clear()  # as in a new process
+    with pytest.raises(CampaignError, match=r"the scenario own\.toml is another than when it was begun"):
+        execute(campaign)
+    assert not list(campaign.store.complete())
+
+
+def test_what_it_was_gone_on_with_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    campaign = begun(tmp_path, SMALL)
+    execute(campaign)
+    assert "Gone on with" not in report.write(campaign).read_text()
+    shutil.rmtree(next(Path(campaign.store_url).glob("*/00001")))
+    monkeypatch.setattr(provenance, "revision", lambda: "another")
+    execute(campaign)
+    assert "revision another, binary SHA-256" in report.write(campaign).read_text()
 
 
 def test_a_pause_window_holds_everything_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,11 +68,14 @@ def made_up(directory_: Path, text: str = TEXT, *, factor: float = 1.0, samples:
     return campaign
 
 
-def put(store: Any, point: Mapping[str, Any], run: Run, verdict: str, detail: str, seconds: float, count: int) -> None:
+def put(
+    store: Any, point: Mapping[str, Any], run: Run, verdict: str, detail: str, seconds: float, count: int,
+    **metrics: float,
+) -> None:  # fmt: skip
     result = {
         "schema": "bentpipe/lab/run/1", "point": run.point, "repetition": run.repetition, "attempt": run.attempt,
         "verdict": verdict, "detail": detail, "seconds": seconds if verdict in ("ok", "emulator late") else None,
-        "bytes_received": 2_000_000, "bound_s": point["bound_s"],
+        "bytes_received": 2_000_000, "bound_s": point["bound_s"], "metrics": metrics,
     }  # fmt: skip
     samples = [
         {
@@ -284,6 +287,25 @@ def test_tcp_and_quic_over_one_link_are_drawn_beside_each_other(tmp_path: Path) 
         drawing = (page.parent / report.FIGURES / f"transports-{number}.svg").read_text()
         assert "iperf3" in drawing
         assert "perf" in drawing.replace("iperf3", "")
+
+
+def test_what_lasts_for_a_fixed_time_is_compared_by_what_counts_of_it(tmp_path: Path) -> None:
+    text = TEXT.replace('["first byte", "page HTTP/2"]', '"iperf3"').replace('["0.01 %", "0.1 %", "1 %"]', '"1 %"')
+    its_plan = plan.parse(text.replace('controller = ["satellite", "cubic"]\n', ""), tmp_path)
+    made = [directory.begin(its_plan, points.expand(its_plan), tmp_path / name, None) for name in ("once", "half")]
+    for share, each in zip((1.0, 0.5), made, strict=True):
+        for point in each.points():
+            for repetition in range(1, 9):
+                goodput = share * ({"direct": 10.0}.get(point["system"], 15.0) + 0.1 * repetition)
+                put(each.store, point, Run(point["id"], repetition, 1), "ok", "", 15.0, 0, goodput_mbit_s=goodput)
+    page = report.write(made[0]).read_text()
+    comparisons = page.partition('id="beside"')[2].partition("</table>")[0]
+    assert comparisons.count("goodput (more is better)") == 2
+    assert comparisons.count('<td class="differs">1.478 x</td>') == 2, "15.45 of 10.45 Mbit/s"
+    out = io.StringIO()
+    commands.compare(made[0].directory, made[1].directory, Console(file=out, width=200))
+    assert "4 points in common; 4 differ" in out.getvalue()
+    assert "10.45 Mbit/s" in out.getvalue()
 
 
 def test_campaigns_are_compared_point_by_point(tmp_path: Path, campaign: directory.Campaign) -> None:

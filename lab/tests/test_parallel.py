@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -14,6 +15,7 @@ from rich.console import Console
 
 from bentpipe_lab.campaign import parallel
 from bentpipe_lab.campaign.path_run import Task
+from bentpipe_lab.net import interrupt
 
 LOSES_ONE = """
 import pathlib, signal, sys, time
@@ -42,13 +44,24 @@ class Deaf:
 
 
 def test_a_task_that_has_not_heard_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "ASK_AGAIN_S", 0.2)
+    monkeypatch.setattr(interrupt, "ASK_AGAIN_S", 0.2)
 
-    def interrupt() -> None:
+    def ctrl_c() -> None:
         while not (tmp_path / "begun").exists():
             time.sleep(0.01)
         os.kill(os.getpid(), signal.SIGINT)
 
-    threading.Thread(target=interrupt).start()
+    threading.Thread(target=ctrl_c).start()
     with pytest.raises(KeyboardInterrupt):
         parallel.run_tasks([cast(Task, Deaf(tmp_path))], 1, Console(quiet=True))
+
+
+def test_a_path_of_a_campaign_that_has_not_heard_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interrupt, "ASK_AGAIN_S", 0.2)
+    child = subprocess.Popen([sys.executable, "-c", LOSES_ONE, str(tmp_path / "begun")])
+    while not (tmp_path / "begun").exists():
+        time.sleep(0.01)
+    interrupt.end(child)
+    assert child.returncode == 0

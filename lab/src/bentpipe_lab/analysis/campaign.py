@@ -13,7 +13,11 @@ from bentpipe_lab.analysis.statistics import Comparison, Interval
 from bentpipe_lab.campaign.plan import TCP_AXES
 from bentpipe_lab.records.tables import AXIS, axes
 from bentpipe_lab.systems import baseline
+from bentpipe_lab.workloads import WORKLOADS
+from bentpipe_lab.workloads.contract import Metric
 
+TIME = Metric("time", "s")
+"""What counts of most workloads."""
 VARIANT_AXES = ("system", "controller", "initial_window", *TCP_AXES)
 """Axes that say by what something is done; the others say what is done, and where."""
 
@@ -44,6 +48,15 @@ class PointRow:
     """Attempts in which the emulator was late; they count nowhere."""
     shown: tuple[int, int] | None = None
     """Repetition and attempt of the first run that ended well: the one that figures over time are of."""
+    counted: Sequence[float] = ()
+    """Of the runs that ended well, what counts: their times again, unless these are of a fixed length."""
+    goodput: Interval | None = None
+    """Payload over time, Mbit/s; None when no run ended well."""
+
+    @property
+    def counts(self) -> Metric:
+        """What is counted."""
+        return counts(self.workload) or TIME
 
     @property
     def n_ok(self) -> int:
@@ -57,13 +70,8 @@ class PointRow:
 
     @property
     def x_bound(self) -> float | None:
-        """The median as a multiple of the physical bound."""
-        return None if self.interval is None else self.interval.median / self.bound_s
-
-    @property
-    def goodput_mbit_s(self) -> float | None:
-        """Payload over the median time."""
-        return None if self.interval is None else self.bytes_received * 8 / self.interval.median / 1e6
+        """The median as a multiple of the physical bound; a time of a fixed length has none to speak of."""
+        return None if self.interval is None or counts(self.workload) else self.interval.median / self.bound_s
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,24 @@ class Beside:
     """Mann and Whitney's, corrected by Holm for all comparisons of the table."""
 
 
+def counts(workload: str) -> Metric | None:
+    """What counts of a workload whose time is its length and tells nothing; None where the time counts."""
+    if workload not in WORKLOADS:
+        return None
+    its = WORKLOADS[workload]
+    return None if its.counts is None else its.metrics[its.counts]
+
+
+def _goodput(good: Sequence[Mapping[str, Any]], interval: Interval | None, *, fixed: bool) -> Interval | None:
+    """Of runs of a fixed length their own; of transfers, the payload over the median time."""
+    if interval is None:
+        return None
+    if fixed:
+        return statistics.median_interval([each["bytes_received"] * 8e-6 / each["seconds"] for each in good])
+    bits = median(each["bytes_received"] for each in good) * 8e-6
+    return Interval(interval.n, bits / interval.median, bits / interval.high, bits / interval.low)
+
+
 def rows(runs: pl.DataFrame) -> list[PointRow]:
     """A row per point, in the plan's order."""
     names = axes(runs)
@@ -100,6 +126,7 @@ def rows(runs: pl.DataFrame) -> list[PointRow]:
         counting = [each for each in of_point if each["counts"]]
         good = [each for each in counting if each["verdict"] == "ok" and each["seconds"] is not None]
         times = [each["seconds"] for each in good]
+        interval = statistics.median_interval(times) if times else None
         its_axes = {name: first[f"{AXIS}{name}"] for name in names if first[f"{AXIS}{name}"] is not None}
         found.append(
             PointRow(
@@ -113,7 +140,9 @@ def rows(runs: pl.DataFrame) -> list[PointRow]:
                 censored=[each["limit_s"] for each in counting if each["verdict"] != "ok"],
                 bound_s=first["bound_s"],
                 bytes_received=int(median(each["bytes_received"] for each in good)) if good else 0,
-                interval=statistics.median_interval(times) if times else None,
+                interval=interval,
+                counted=[each["figure"] for each in good if each["figure"] is not None],
+                goodput=_goodput(good, interval, fixed=counts(first["workload"]) is not None),
                 verdicts=dict(Counter(each["verdict"] for each in counting)),
                 late=sum(each["verdict"] == "emulator late" for each in of_point),
                 shown=(good[0]["repetition"], good[0]["attempt"]) if good else None,
@@ -214,8 +243,8 @@ def campaigns(first: Sequence[PointRow], second: Sequence[PointRow]) -> list[Bes
 
 
 def _compared(pairs: Sequence[tuple[PointRow, PointRow]]) -> list[Beside]:
-    pairs = [(base, row) for base, row in pairs if base.times and row.times]
-    compared = [statistics.compare(base.times, row.times) for base, row in pairs]
+    pairs = [(base, row) for base, row in pairs if base.counted and row.counted]
+    compared = [statistics.compare(base.counted, row.counted) for base, row in pairs]
     corrected = statistics.holm([each.mann_whitney_p for each in compared])
     return [
         Beside(base, row, comparison, p) for (base, row), comparison, p in zip(pairs, compared, corrected, strict=True)

@@ -9,6 +9,8 @@ from scipy import stats
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000
+LEAST_OF_AN_INTERVAL = 5
+"""The range of fewer values covers the median in less than nine cases of ten: 87 % for four, 75 % for three."""
 SEED = 1
 """Of the bootstrap: the same runs give the same interval."""
 
@@ -29,8 +31,8 @@ class Interval:
 
     @property
     def width_of_median(self) -> float:
-        """The interval's width as a share of the median; infinite for less than two values."""
-        if self.n < 2:
+        """The interval's width as a share of the median; infinite for so few values that it is none of 95 %."""
+        if self.n < LEAST_OF_AN_INTERVAL:
             return float("inf")
         return (self.high - self.low) / self.median if self.median else float("inf")
 

@@ -33,7 +33,17 @@ class Done:
 
     run: Run
     verdict: Verdict
-    seconds: float | None
+    figure: float | None
+    """What counts of it: its time, or what its workload says."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """With what a campaign was worked on from a moment on."""
+
+    at: str
+    revision: str
+    binary_sha256: str | None
 
 
 @dataclass
@@ -47,13 +57,13 @@ class State:
     ended: bool = False
     paused: bool = False
 
-    def add(self, run: Run, verdict: Verdict, seconds: float | None) -> None:
+    def add(self, run: Run, verdict: Verdict, figure: float | None) -> None:
         """Take note of an attempt."""
         key = (run.point, run.repetition)
         before = self.done.get(key)
         self.attempts.add(run)
         if before is None or before.run.attempt <= run.attempt:
-            self.done[key] = Done(run, verdict, seconds)
+            self.done[key] = Done(run, verdict, figure)
             self.again.discard(key)
 
     def verdicts(self) -> Counter[Verdict]:
@@ -77,11 +87,17 @@ class Campaign:
     def expansion(self) -> Expansion:
         """Its points; the same as when it was begun, or an error."""
         expansion = expand(self.plan)
-        begun = {entry["id"] for entry in self.points()}
-        if {point.id for point in expansion.points} != begun:
+        begun = {entry["id"]: entry["scenario"] for entry in self.points()}
+        if {point.id for point in expansion.points} != set(begun):
             raise CampaignError(
                 f"{self.directory}: the plan has other points than when it was begun; begin another campaign with it"
             )
+        for point in expansion.points:
+            if point.scenario_toml != begun[point.id]:
+                raise CampaignError(
+                    f"{self.directory}: the scenario {point.axes['scenario']} is another than when it was begun"
+                    f" ({self.directory / POINTS} has it); put it back, or begin another campaign with it"
+                )
         return expansion
 
     def state(self) -> State:
@@ -92,12 +108,18 @@ class Campaign:
                 match event["event"]:
                     case "run":
                         run = Run(event["point"], event["repetition"], event["attempt"])
-                        state.add(run, Verdict(event["verdict"]), event["seconds"])
+                        state.add(run, Verdict(event["verdict"]), event.get("figure", event["seconds"]))
                     case "retry":
                         state.again.add((event["point"], event["repetition"]))
                     case "ended" | "paused" | "running":
                         state.ended, state.paused = event["event"] == "ended", event["event"] == "paused"
         return state
+
+    def builds(self) -> Iterator[Build]:
+        """With what it was worked on, each time that it was begun or gone on with."""
+        for event in journal.read(self.directory / JOURNAL):
+            if event["event"] == "running" and "revision" in event:
+                yield Build(event["at"], event["revision"], event["binary_sha256"])
 
     def gone(self, state: State) -> list[Done]:
         """Runs that the journal has, but whose directories somebody has removed."""

@@ -104,9 +104,9 @@ def _lines(unit: Unit, directory: Path, stop: threading.Event) -> Iterator[dict[
             *whole, held = (held + chunk).split(b"\n")
             yield from map(json.loads, whole)
     finally:
-        if child.poll() is None and stop.is_set():
-            child.send_signal(signal.SIGINT)
         child.stdout.close()
+        if stop.is_set():
+            interrupt.end(child)
         child.wait()
     if child.returncode != 0 and not stop.is_set():
         said = (directory / "emulate.log").read_text()[-LOG_TAIL:]

@@ -15,18 +15,18 @@ from typing import Any
 import distributed
 
 from bentpipe_lab.campaign import directory as directories
-from bentpipe_lab.campaign import schedule, side_by_side, work
+from bentpipe_lab.campaign import provenance, schedule, side_by_side, work
 from bentpipe_lab.campaign.directory import Campaign, State
 from bentpipe_lab.campaign.journal import SCHEMA, Journal
 from bentpipe_lab.campaign.plan import REAL, VIRTUAL
 from bentpipe_lab.campaign.points import Point
 from bentpipe_lab.campaign.progress import Progress
-from bentpipe_lab.campaign.provenance import now
 from bentpipe_lab.campaign.store import RESULT, RESULT_SCHEMA, Store
 from bentpipe_lab.campaign.unit import Run, Unit
 from bentpipe_lab.errors import DiskFullError, LabError
 from bentpipe_lab.net import host
 from bentpipe_lab.records.verdict import Verdict
+from bentpipe_lab.workloads import WORKLOADS
 
 LOOK_S = 0.25
 """How often the engine looks at what else is asked of it."""
@@ -63,17 +63,18 @@ class Engine:
         """Work until nothing is open, somebody asks to pause, or the disk is full."""
         store = self.campaign.store
         self._reconcile(store)
-        self.journal.append("running", schema=SCHEMA, at=now(), workers=self.widths)
+        used = {"revision": provenance.revision(), "binary_sha256": provenance.binary_sha256()}
+        self.journal.append("running", schema=SCHEMA, at=provenance.now(), workers=self.widths, **used)
         while True:
             units = self._open_units()
             if not units:
-                self.journal.append("ended", at=now())
+                self.journal.append("ended", at=provenance.now())
                 return Ending.DONE
             self.progress.expect(sum(len(each.runs) for each in units), sum(map(self._on_the_clock_s, units)))
             queue = list(reversed(units))
             ending = self._round(client, store, queue)
             if ending is not None:
-                self.journal.append("paused", at=now(), by=ending)
+                self.journal.append("paused", at=provenance.now(), by=ending)
                 return ending
 
     def _round(self, client: distributed.Client, store: Store, queue: list[Unit]) -> Ending | None:
@@ -166,7 +167,9 @@ class Engine:
             if run.point in self.points:
                 self._note(store.result(run))
         for done in self.campaign.gone(self.state):
-            self.journal.append("retry", at=now(), point=done.run.point, repetition=done.run.repetition, why="gone")
+            self.journal.append(
+                "retry", at=provenance.now(), point=done.run.point, repetition=done.run.repetition, why="gone"
+            )
             self.state.again.add((done.run.point, done.run.repetition))
 
     def _scan(self, store: Store) -> None:
@@ -190,9 +193,13 @@ class Engine:
         if run in self.state.attempts:
             return
         verdict = Verdict(result["verdict"])
+        workload = WORKLOADS[self.points[run.point].workload]
+        figure = workload.figure(result["seconds"], result.get("metrics", {}))
         fields = {"point": run.point, "repetition": run.repetition, "attempt": run.attempt}
-        self.journal.append("run", at=now(), **fields, verdict=verdict, seconds=result["seconds"])
-        self.state.add(run, verdict, result["seconds"])
+        self.journal.append(
+            "run", at=provenance.now(), **fields, verdict=verdict, seconds=result["seconds"], figure=figure
+        )
+        self.state.add(run, verdict, figure)
         self.progress.note(run, verdict, str(result["detail"]))
 
     def _asked_to_stop(self) -> Ending | None:

@@ -13,11 +13,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from bentpipe_lab.campaign.path_run import Task
+from bentpipe_lab.net import interrupt
 from bentpipe_lab.records.verdict import Verdict
 
 PIPE_LIMIT = 1 << 20
-ASK_AGAIN_S = 20.0
-"""A task that was asked to end has removed its namespaces by then."""
 
 
 def run_tasks(tasks: Sequence[Task], side_by_side: int, console: Console) -> list[str]:
@@ -80,14 +79,11 @@ async def _one(task: Task, slots: asyncio.Semaphore, display: "_Display") -> str
 
 
 async def _ended(child: asyncio.subprocess.Process) -> None:
-    """Ask it to end, if it runs, and wait: it removes its namespaces before it does.
-
-    Where Python ignores exceptions, as in destructors, the one that its signal raises is lost: then it is asked again.
-    """
+    """As `interrupt.end`, without holding up the others."""
     while child.returncode is None:
         child.send_signal(signal.SIGINT)
         with suppress(TimeoutError):
-            await asyncio.wait_for(child.wait(), ASK_AGAIN_S)
+            await asyncio.wait_for(child.wait(), interrupt.ASK_AGAIN_S)
 
 
 class _Display:

@@ -58,13 +58,14 @@ class Watch:
 
 
 def of_run(watch: Watch, command: list[str], **further: Any) -> dict[str, Any]:
-    """What a run was done with: when, where, by which command, at what load."""
+    """What a run was done with: when, where, by which command and binary, at what load."""
     return {
         "began": watch.began.isoformat(),
         "took_s": watch.took_s(),
         "host": platform.node(),
         "load": [round(value, 2) for value in os.getloadavg()],
         "command": command,
+        "binary_sha256": binary_sha256(),
         **further,
     }
 

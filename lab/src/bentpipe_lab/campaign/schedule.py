@@ -96,7 +96,7 @@ def _wanted(plan: Plan, point: Point, state: State) -> int:
         finished = [state.done.get((point.id, repetition)) for repetition in range(1, count + 1)]
         if any(done is None for done in finished):
             return count
-        good = [done.seconds for done in finished if done and done.verdict is Verdict.OK and done.seconds is not None]
+        good = [done.figure for done in finished if done and done.verdict is Verdict.OK and done.figure is not None]
         if not good:
             return count  # more of the same would tell nothing new
         interval = median_interval(good)

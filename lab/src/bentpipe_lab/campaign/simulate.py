@@ -47,7 +47,7 @@ def _simulate(unit: Unit, open_runs: list[Run], store: Store, stop: threading.Ev
         command = _run(plan, Path(directory), stop)
         if stop.is_set():
             return  # its last run may not be whole
-        used = provenance.of_run(watch, command, binary_sha256=provenance.binary_sha256())
+        used = provenance.of_run(watch, command)
         for simulated in simulation.runs(Path(directory, RECORDS)):
             run = wanted.get((simulated.case, simulated.seed))
             if run is not None:

@@ -1,12 +1,18 @@
 """Ctrl-C and SIGTERM: both end a run as an exception, and neither cuts the cleaning up short."""
 
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 _ENDING = (signal.SIGINT, signal.SIGTERM)
+ASK_AGAIN_S = 20.0
+"""A program of the lab that was asked to end has removed its namespaces by then, unless it has not heard.
+
+Where Python ignores exceptions, as in destructors, the one that its signal raises is lost: then it is asked again.
+"""
 
 
 class InterruptedRunError(KeyboardInterrupt):
@@ -26,6 +32,14 @@ def as_exception() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def end(child: "subprocess.Popen[bytes]") -> None:
+    """Ask a program of the lab to end, if it runs, and wait until it has cleaned up."""
+    while child.poll() is None:
+        child.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(ASK_AGAIN_S)
 
 
 @contextmanager

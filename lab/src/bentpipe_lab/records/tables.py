@@ -12,6 +12,7 @@ from bentpipe_lab.campaign.store import SAMPLES, Store
 from bentpipe_lab.campaign.unit import Run
 from bentpipe_lab.errors import CampaignError
 from bentpipe_lab.room import room, whole
+from bentpipe_lab.workloads import WORKLOADS
 
 RUNS_TABLE, SAMPLES_TABLE, METRICS_TABLE = "runs.parquet", "samples.parquet", "metrics.parquet"
 AXIS = "axis."
@@ -67,7 +68,7 @@ def write(campaign: Campaign) -> tuple[Path, Path, Path]:
 
 def read(directory: Path) -> pl.DataFrame:
     """The runs of a campaign whose tables are written."""
-    return _read(directory / RUNS_TABLE, [*_RESULT_SCHEMA, "place", "clock", "limit_s", "counts"])
+    return _read(directory / RUNS_TABLE, [*_RESULT_SCHEMA, "figure", "place", "clock", "limit_s", "counts"])
 
 
 def metrics(directory: Path) -> pl.DataFrame:
@@ -98,8 +99,12 @@ def axes(runs: pl.DataFrame) -> list[str]:
 
 def _runs(campaign: Campaign, found: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     """One row per attempt; `counts` where it is the last of its repetition and was not late."""
-    results = pl.DataFrame([{name: result[name] for name in _RESULT_SCHEMA} for result in found], schema=_RESULT_SCHEMA)
     known = campaign.points()
+    workloads = {point["id"]: point["workload"] for point in known}
+    results = pl.DataFrame(
+        [{**{name: result[name] for name in _RESULT_SCHEMA}, "figure": _figure(workloads, result)} for result in found],
+        schema={**_RESULT_SCHEMA, "figure": pl.Float64},
+    )
     names = list(dict.fromkeys(axis for point in known for axis in point["axes"]))
     points = pl.DataFrame(
         [
@@ -125,6 +130,14 @@ def _runs(campaign: Campaign, found: Sequence[Mapping[str, Any]]) -> pl.DataFram
     return joined.with_columns(
         counts=last & (pl.col("verdict") != "emulator late"), x_bound=pl.col("seconds") / pl.col("bound_s")
     ).sort("place", "repetition", "attempt")
+
+
+def _figure(workloads: Mapping[str, str], result: Mapping[str, Any]) -> float | None:
+    """What counts of a run; of a workload that this lab has not, its time."""
+    workload, seconds = workloads.get(result["point"], ""), result["seconds"]
+    if workload not in WORKLOADS:
+        return None if seconds is None else float(seconds)
+    return WORKLOADS[workload].figure(seconds, result.get("metrics", {}))
 
 
 def _metrics(results: Sequence[Mapping[str, Any]]) -> pl.DataFrame:

@@ -96,7 +96,7 @@ def summary(rows: Sequence[PointRow]) -> pl.DataFrame:
                 "high_s": row.interval.high if row.interval and row.interval.told else None,
                 "bound_s": row.bound_s,
                 "x_bound": row.x_bound,
-                "goodput_mbit_s": row.goodput_mbit_s,
+                "goodput_mbit_s": row.goodput.median if row.goodput else None,
                 "verdicts": "; ".join(f"{count} {verdict}" for verdict, count in row.verdicts.items()),
             }
             for row in rows
@@ -161,7 +161,7 @@ def _page(
         clocks=[_comparison(each) for each in analysis.clocks(rows)],
         charts=[_figure(chart) for chart in charts],
         failures=_failures(runs),
-        conditions=conditions(provenance),
+        conditions={**conditions(provenance), **_later_builds(campaign, provenance)},
         command=f"bentpipe-lab redraw {campaign.directory}",
         records=campaign.store_url,
     )
@@ -182,6 +182,16 @@ def conditions(provenance: Mapping[str, Any]) -> dict[str, str]:
         "Plan": f"SHA-256 {provenance['plan_sha256']}",
         "Command": " ".join(provenance["command"]),
     }
+
+
+def _later_builds(campaign: Campaign, begun: Mapping[str, Any]) -> dict[str, str]:
+    """Other builds that went on with a campaign than the one that it was begun with."""
+    since: dict[tuple[str, str | None], str] = {}
+    for each in campaign.builds():
+        since.setdefault((each.revision, each.binary_sha256), each.at)
+    since.pop((begun["revision"], begun["binary_sha256"]), None)
+    lines = [f"revision {revision}, binary SHA-256 {binary}, from {at} on" for (revision, binary), at in since.items()]
+    return {"Gone on with": "; ".join(lines)} if lines else {}
 
 
 def _line(row: PointRow) -> dict[str, Any]:
@@ -273,6 +283,8 @@ def _label(system: str) -> str:
 def _comparison(each: Beside) -> dict[str, Any]:
     return {
         "what": ", ".join([each.row.clock, *each.row.setting.values()]),
+        "figure": each.row.counts.title,
+        "more": each.row.counts.better == "more",
         "reference": each.reference.variant,
         "variant": each.row.variant,
         "n": f"{each.comparison.n[0]}, {each.comparison.n[1]}",

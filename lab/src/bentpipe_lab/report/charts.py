@@ -15,12 +15,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from bentpipe_lab.analysis import statistics
-from bentpipe_lab.analysis.campaign import PointRow, is_variant, settings, variant_without
+from bentpipe_lab.analysis.campaign import PointRow, counts, is_variant, settings, variant_without
 from bentpipe_lab.campaign.ranges import in_one_unit
 from bentpipe_lab.report.style import INK, MUTED
 from bentpipe_lab.report.style import svg as drawing
 from bentpipe_lab.systems import SYSTEMS
-from bentpipe_lab.workloads import WORKLOADS
 
 COLOURS = (
     "#1668b8", "#d9822b", "#1a7f4b", "#b3261e", "#6b4fa0", "#5c6875", "#a8771a", "#0f8b8d", "#c2548d", "#3b3b3b",
@@ -86,7 +85,7 @@ def all_charts(rows: Sequence[PointRow], samples: Path) -> list[Chart]:
     if not drawn:
         return []
     looks = Looks(row.variant for row in rows)
-    timed = [row for row in rows if not of_fixed_length(row.workload)]
+    timed = [row for row in rows if counts(row.workload) is None]
     return [
         *medians([row for row in timed if row.times], looks),
         *distributions(timed, looks),
@@ -95,11 +94,6 @@ def all_charts(rows: Sequence[PointRow], samples: Path) -> list[Chart]:
         *transports_over_time(drawn, samples),
         *over_time(drawn, samples, looks),
     ]
-
-
-def of_fixed_length(workload: str) -> bool:
-    """Whether a workload's time is its length and tells nothing."""
-    return workload in WORKLOADS and WORKLOADS[workload].runs_for_s is not None
 
 
 def medians(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
@@ -216,10 +210,10 @@ def _sweep(axis: str, numbers: Mapping[str, float], unit: str, rows: Sequence[Po
         for variant, points in lines.items():
             sorted_points = sorted(points, key=lambda row: numbers[row.axes[axis]])
             at = [numbers[row.axes[axis]] for row in sorted_points]
-            goodput = [row.goodput_mbit_s or 0.0 for row in sorted_points]
-            bits = [(row.bytes_received * 8 / 1e6, row.interval) for row in sorted_points]
-            low = [size / interval.high if interval else 0.0 for size, interval in bits]
-            high = [size / interval.low if interval else 0.0 for size, interval in bits]
+            found = [row.goodput for row in sorted_points]
+            goodput, low, high = (
+                [getattr(each, end) if each else 0.0 for each in found] for end in ("median", "low", "high")
+            )
             axes.plot(at, goodput, marker="o", markersize=3, label=variant, linewidth=1.5, **looks.of(variant))
             axes.fill_between(at, low, high, color=looks.colour(variant), alpha=0.15, linewidth=0)
             table += [
@@ -237,7 +231,7 @@ def _sweep(axis: str, numbers: Mapping[str, float], unit: str, rows: Sequence[Po
     finish(figure, cells, "goodput, Mbit/s")
     return Chart(
         f"sweep-{axis.replace('.', '-')}", drawing(figure),
-        f"Goodput over {axis}: payload over the median time; bands are 95 % intervals.",
+        f"Goodput over {axis}: payload over time, medians; bands are 95 % intervals.",
         f"Goodput over {axis} in {len(some)} panels", table,
     )  # fmt: skip
 
@@ -315,7 +309,7 @@ def transports_over_time(rows: Sequence[PointRow], samples: Path) -> list[Chart]
     """The same of what is done by several workloads over one link for a fixed time: TCP beside QUIC, for example."""
     groups: dict[str, list[PointRow]] = {}
     for row in rows:
-        if of_fixed_length(row.workload):
+        if counts(row.workload) is not None:
             groups.setdefault(row.axes["scenario"], []).append(row)
     charts: list[Chart] = []
     for scenario, group in groups.items():

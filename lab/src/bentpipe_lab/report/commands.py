@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 
 import duckdb
 import polars as pl
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bentpipe_lab.analysis import campaign as analysis
+from bentpipe_lab.analysis.campaign import PointRow
 from bentpipe_lab.campaign import directory as directories
 from bentpipe_lab.campaign.directory import Campaign
 from bentpipe_lab.errors import CampaignError
@@ -67,8 +69,8 @@ def compare(first: Path, second: Path, console: Console) -> int:
         ratio = f"{each.comparison.ratio:.3f} x"
         table.add_row(
             label(each.row),
-            seconds(each.reference.interval.median if each.reference.interval else None),
-            seconds(each.row.interval.median if each.row.interval else None),
+            _figure(each.reference),
+            _figure(each.row),
             f"{each.comparison.n[0]}, {each.comparison.n[1]}",
             f"[bold]{ratio}[/]" if clear else ratio,
             "-" if each.p is None else f"{each.p:.3f}",
@@ -78,6 +80,12 @@ def compare(first: Path, second: Path, console: Console) -> int:
     differing = sum(each.p is not None and each.p < CLEAR for each in found)
     console.print(f"{len(found)} points in common; {differing} differ (Mann-Whitney, corrected by Holm, below {CLEAR})")
     return 0
+
+
+def _figure(row: PointRow) -> str:
+    """The median of what counts of a point, with its unit."""
+    value = median(row.counted)
+    return seconds(value) if row.counts.unit == "s" else f"{value:.4g} {row.counts.unit}"
 
 
 def export(directory: Path, form: str, out: Path | None, console: Console) -> int:

@@ -13,7 +13,6 @@ from bentpipe_lab.campaign import directory as directories
 from bentpipe_lab.campaign.directory import Campaign
 from bentpipe_lab.campaign.store import PROVENANCE
 from bentpipe_lab.records import tables
-from bentpipe_lab.report.charts import of_fixed_length
 
 SECONDS = "seconds"
 DIGITS = 4
@@ -41,7 +40,7 @@ def text(campaign: Campaign) -> str:
 def _lines(row: PointRow, figures: Sequence[MetricRow]) -> Iterator[list[Any]]:
     others = "; ".join(f"{count} {verdict}" for verdict, count in row.verdicts.items() if verdict != "ok")
     counts = [row.n_ok, row.n_total, row.late]
-    if not of_fixed_length(row.workload) or row.interval is None:
+    if analysis.counts(row.workload) is None or row.interval is None:
         yield [SECONDS, *counts, *_values(row.interval), _short(row.bound_s), others]
     for each in figures:
         yield [each.metric, each.interval.n, *counts[1:], *_values(each.interval), "", others]

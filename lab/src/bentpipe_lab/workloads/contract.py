@@ -78,6 +78,8 @@ class Workload(Part, ABC):
     """Whether its outcome lists objects whose timeline is drawn."""
     metrics: ClassVar[Mapping[str, Metric]] = {}
     """The further figures of a run, by their names in records, which end with the unit."""
+    counts: ClassVar[str | None] = None
+    """Which of them counts, where the time is a fixed length and tells nothing."""
     options: ClassVar[Mapping[str, Option]] = {}
     """What a plan may choose of it."""
     chosen: Mapping[str, str] = {}
@@ -125,6 +127,11 @@ class Workload(Part, ABC):
     def transfer(self) -> Transfer | None:
         """What it is in virtual time; None when it runs in real time only."""
         return None
+
+    @classmethod
+    def figure(cls, seconds: float | None, metrics: Mapping[str, float]) -> float | None:
+        """What counts of a run: by it repetitions are enough, and runs are compared."""
+        return seconds if cls.counts is None else metrics.get(cls.counts)
 
     @property
     def runs_for_s(self) -> float | None:

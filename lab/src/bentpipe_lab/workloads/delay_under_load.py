@@ -28,6 +28,7 @@ class DelayUnderLoad(Workload):
     overhead_s = 20.0
     programs = (PING,)
     options: ClassVar[Mapping[str, Option]] = {"load": Option("download", ("download", "upload", "none"))}
+    counts = "request_median_s"
     metrics: ClassVar[Mapping[str, Metric]] = {
         "rpm": Metric("responses per minute", "1/min", "more"),
         "request_median_s": Metric("small request over a new TLS connection, median", "s"),

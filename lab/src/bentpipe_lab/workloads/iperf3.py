@@ -46,6 +46,7 @@ class Iperf3(Workload):
         "seconds": Option(SECONDS, check=whole),
         "flows": Option("1", check=whole),
     }
+    counts = "goodput_mbit_s"
     metrics: ClassVar[Mapping[str, Metric]] = {
         "goodput_mbit_s": Metric("goodput", "Mbit/s", "more"),
         "to_90_percent_s": Metric("time to 90 % of the best second", "s"),

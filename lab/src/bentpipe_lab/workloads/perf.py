@@ -68,6 +68,7 @@ class Perf(Workload):
         "over": Option(QUIC, (QUIC, TCP)),
         "qlog": Option("no", ("no", "yes")),
     }
+    counts = "goodput_mbit_s"
     metrics: ClassVar[Mapping[str, Metric]] = {
         "goodput_mbit_s": Metric("goodput", "Mbit/s", "more"),
         "establishment_s": Metric("connection established", "s"),
