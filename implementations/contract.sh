@@ -11,6 +11,25 @@ needs() {
     command -v "$1" >/dev/null || not_to_be_had "$1 is not installed: $2"
 }
 
+# needs_header FILE PACKAGE: a header of C that the installation takes from the system.
+needs_header() {
+    [ -e "/usr/include/$1" ] || not_to_be_had "$1 is missing: apt-get install $2"
+}
+
+# keep PROGRAM [NAME]: puts what was built into $STACK, where it is whole or not at all.
+keep() {
+    cp "$1" "$STACK/program.part"
+    mv "$STACK/program.part" "$STACK/${2:-${1##*/}}"
+}
+
+# only WORD...: refuses every other role and application protocol.
+only() {
+    for word in "$ROLE" "$PROTOCOL"; do
+        case " $* " in *" $word "*) continue ;; esac
+        not_to_be_had "$ROLE, $PROTOCOL: this stack is $* here"
+    done
+}
+
 # honours KNOB...: refuses every other knob that is set.
 honours() {
     for knob in CC IW ACK_THRESH MAX_DATA MAX_STREAM_DATA SEND_BUFFER; do
@@ -24,8 +43,13 @@ honours() {
 cargo_install() {
     needs cargo "install Rust"
     CARGO_TARGET_DIR=$BUILD cargo build --release --locked >&2
-    cp "$BUILD/release/$1" "$STACK/$1.part"
-    mv "$STACK/$1.part" "$STACK/$1"
+    keep "$BUILD/release/$1"
+}
+
+# go_install: builds the wrapper beside `install`, by the sums of its modules.
+go_install() {
+    needs go "install Go 1.26 or newer"
+    CGO_ENABLED=0 go build -trimpath -mod=readonly -o "$STACK/endpoint" . >&2
 }
 
 # python_install REQUIREMENTS: an environment of its own, every file checked by hash.
@@ -74,6 +98,19 @@ image_install() {
         printf '#!/bin/sh\n' >"$STACK/image/$script"
         chmod +x "$STACK/image/$script"
     done
+}
+
+# server_of_requests: sets $host and $port to where the first of $REQUESTS leads.
+server_of_requests() {
+    host=${REQUESTS#https://}
+    host=${host%%/*}
+    port=443
+    case $host in *:*) port=${host##*:} host=${host%:*} ;; esac
+}
+
+# www_by_http1: serves /www to a proxy on this machine, port 8080.
+www_by_http1() {
+    python3 -m http.server --bind 127.0.0.1 --directory /www --protocol HTTP/1.1 8080 2>/dev/null &
 }
 
 # image_run: becomes the image's endpoint, with the fixed paths in its file system.

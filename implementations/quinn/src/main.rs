@@ -1,124 +1,48 @@
 //! An endpoint of quinn by the contract of docs/matrix.md: HTTP/3 (crate h3) and HTTP/0.9 over QUIC (hq-interop).
 
-use std::net::{Ipv6Addr, ToSocketAddrs};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+#[path = "../../contract.rs"]
+mod contract;
+#[path = "../../hq.rs"]
+mod hq;
+#[path = "../../quinn.rs"]
+mod like_quinn;
 
-use anyhow::{Context, Result, bail};
-use bytes::{Buf, Bytes};
-use quinn::congestion::{BbrConfig, CubicConfig, NewRenoConfig};
-use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use quinn::{Connection, Endpoint, TransportConfig, VarInt};
+mod library {
+    pub use quinn::congestion::BbrConfig as Bbr;
+    pub use quinn::*;
+}
+
+use anyhow::{Result, bail};
+use bytes::Bytes;
+use quinn::{Connection, VarInt};
+use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::contract::{Request, served};
 
 const PIECE: usize = 64 << 10;
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let variable = |name: &str| std::env::var(name).unwrap_or_default();
-    let h3 = variable("TESTCASE") == "http3";
+    let h3 = contract::is_h3();
     let alpn: &[u8] = if h3 { b"h3" } else { b"hq-interop" };
-    let transport = Arc::new(transport()?);
-    if variable("ROLE") == "server" {
-        serve(alpn, h3, transport).await
+    let transport = like_quinn::transport("bbr")?;
+    if contract::is_server() {
+        return match h3 {
+            true => like_quinn::listen(alpn, transport, serve_h3).await,
+            false => like_quinn::listen(alpn, transport, like_quinn::serve_hq).await,
+        };
+    }
+    let requests = contract::requests()?;
+    let (endpoint, connection) = like_quinn::connect(alpn, transport, &requests[0]).await?;
+    if h3 {
+        fetch_h3(connection.clone(), &requests).await?;
     } else {
-        fetch_all(alpn, h3, transport, &variable("REQUESTS")).await
+        like_quinn::fetch_hq(&connection, &requests).await?;
     }
-}
-
-/// A knob in bytes or packets; None leaves the library's default.
-fn number(name: &str) -> Result<Option<u64>> {
-    match std::env::var(name) {
-        Ok(text) if !text.is_empty() => text
-            .parse()
-            .map(Some)
-            .with_context(|| format!("{name}={text}: give a whole number")),
-        _ => Ok(None),
-    }
-}
-
-fn transport() -> Result<TransportConfig> {
-    let mut config = TransportConfig::default();
-    let window = number("IW")?.map(|packets| packets * 1200);
-    macro_rules! controller {
-        ($kind:ty) => {{
-            let mut made = <$kind>::default();
-            if let Some(bytes) = window {
-                made.initial_window(bytes);
-            }
-            config.congestion_controller_factory(Arc::new(made));
-        }};
-    }
-    match std::env::var("CC").unwrap_or_default().as_str() {
-        "" | "cubic" => controller!(CubicConfig),
-        "reno" => controller!(NewRenoConfig),
-        "bbr" => controller!(BbrConfig),
-        other => bail!("CC={other}: quinn has cubic, reno and bbr"),
-    }
-    if let Some(bytes) = number("MAX_DATA")? {
-        config.receive_window(VarInt::from_u64(bytes)?);
-    }
-    if let Some(bytes) = number("MAX_STREAM_DATA")? {
-        config.stream_receive_window(VarInt::from_u64(bytes)?);
-    }
-    if let Some(bytes) = number("SEND_BUFFER")? {
-        config.send_window(bytes);
-    }
-    Ok(config)
-}
-
-async fn serve(alpn: &[u8], h3: bool, transport: Arc<TransportConfig>) -> Result<()> {
-    let certificates: Vec<_> = rustls_pemfile::certs(&mut &*std::fs::read("/certs/cert.pem")?)
-        .collect::<Result<_, _>>()?;
-    let key = rustls_pemfile::private_key(&mut &*std::fs::read("/certs/priv.key")?)?
-        .context("/certs/priv.key has no key")?;
-    let mut tls = rustls::ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(certificates, key)?;
-    tls.alpn_protocols = vec![alpn.to_vec()];
-    tls.key_log = Arc::new(rustls::KeyLogFile::new());
-    let mut config = quinn::ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls)?));
-    config.transport_config(transport);
-    let endpoint = Endpoint::server(config, (Ipv6Addr::UNSPECIFIED, 443).into())?;
-    let mut ended = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    loop {
-        let incoming = tokio::select! {
-            incoming = endpoint.accept() => incoming.context("the endpoint has ended")?,
-            _ = ended.recv() => return Ok(()),
-        };
-        tokio::spawn(async move {
-            let done = match incoming.await {
-                Ok(connection) if h3 => serve_h3(connection).await,
-                Ok(connection) => serve_hq(connection).await,
-                Err(error) => Err(error.into()),
-            };
-            if let Err(error) = done {
-                eprintln!("{error:#}");
-            }
-        });
-    }
-}
-
-/// The file of a request's path, which may not leave /www.
-fn file(path: &str) -> Result<PathBuf> {
-    let name = Path::new(path.trim())
-        .file_name()
-        .context("the request names no file")?;
-    Ok(Path::new("/www").join(name))
-}
-
-async fn serve_hq(connection: Connection) -> Result<()> {
-    loop {
-        let (mut send, mut receive) = match connection.accept_bi().await {
-            Ok(streams) => streams,
-            Err(quinn::ConnectionError::ApplicationClosed(_)) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        let request = String::from_utf8(receive.read_to_end(4096).await?)?;
-        let mut source = tokio::fs::File::open(file(request.trim_start_matches("GET "))?).await?;
-        tokio::io::copy(&mut source, &mut send).await?;
-        send.finish()?;
-    }
+    connection.close(VarInt::from_u32(if h3 { 0x100 } else { 0 }), b"");
+    endpoint.wait_idle().await;
+    Ok(())
 }
 
 async fn serve_h3(connection: Connection) -> Result<()> {
@@ -127,7 +51,7 @@ async fn serve_h3(connection: Connection) -> Result<()> {
     while let Some(resolver) = connection.accept().await? {
         let (request, mut stream) = resolver.resolve_request().await?;
         tokio::spawn(async move {
-            let mut source = tokio::fs::File::open(file(request.uri().path())?).await?;
+            let mut source = File::open(served(request.uri().path())?).await?;
             stream.send_response(http::Response::new(())).await?;
             let mut piece = vec![0; PIECE];
             loop {
@@ -146,88 +70,21 @@ async fn serve_h3(connection: Connection) -> Result<()> {
     Ok(())
 }
 
-async fn fetch_all(
-    alpn: &[u8],
-    h3: bool,
-    transport: Arc<TransportConfig>,
-    requests: &str,
-) -> Result<()> {
-    let mut roots = rustls::RootCertStore::empty();
-    for certificate in rustls_pemfile::certs(&mut &*std::fs::read("/certs/ca.pem")?) {
-        roots.add(certificate?)?;
-    }
-    let mut tls = rustls::ClientConfig::builder()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    tls.alpn_protocols = vec![alpn.to_vec()];
-    tls.key_log = Arc::new(rustls::KeyLogFile::new());
-    let mut config = quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
-    config.transport_config(transport);
-    let mut endpoint = Endpoint::client("0.0.0.0:0".parse()?)?;
-    endpoint.set_default_client_config(config);
-
-    let targets: Vec<http::Uri> = requests
-        .split_whitespace()
-        .map(str::parse)
-        .collect::<Result<_, _>>()?;
-    let first = targets.first().context("REQUESTS names nothing")?;
-    let host = first.host().context("a request without a host")?;
-    let port = first.port_u16().unwrap_or(443);
-    let address = (host, port)
-        .to_socket_addrs()?
-        .find(|each| each.is_ipv4())
-        .context("the server has no address")?;
-    let connection = endpoint.connect(address, host)?.await?;
-    if h3 {
-        fetch_h3(connection.clone(), &targets).await?;
-    } else {
-        fetch_hq(&connection, &targets).await?;
-    }
-    connection.close(VarInt::from_u32(if h3 { 0x100 } else { 0 }), b"");
-    endpoint.wait_idle().await;
-    Ok(())
-}
-
-fn target(uri: &http::Uri) -> Result<PathBuf> {
-    Ok(Path::new("/downloads").join(
-        Path::new(uri.path())
-            .file_name()
-            .context("a request names no file")?,
-    ))
-}
-
-async fn fetch_hq(connection: &Connection, targets: &[http::Uri]) -> Result<()> {
-    for uri in targets {
-        let (mut send, mut receive) = connection.open_bi().await?;
-        send.write_all(format!("GET {}\r\n", uri.path()).as_bytes())
-            .await?;
-        send.finish()?;
-        let mut sink = tokio::fs::File::create(target(uri)?).await?;
-        tokio::io::copy(&mut receive, &mut sink).await?;
-        sink.flush().await?;
-    }
-    Ok(())
-}
-
-async fn fetch_h3(connection: Connection, targets: &[http::Uri]) -> Result<()> {
+async fn fetch_h3(connection: Connection, requests: &[Request]) -> Result<()> {
     let (mut driver, mut sender) = h3::client::new(h3_quinn::Connection::new(connection)).await?;
     tokio::spawn(async move { std::future::poll_fn(|context| driver.poll_close(context)).await });
-    for uri in targets {
+    for request in requests {
         let mut stream = sender
-            .send_request(http::Request::get(uri.clone()).body(())?)
+            .send_request(http::Request::get(&request.url).body(())?)
             .await?;
         stream.finish().await?;
         let response = stream.recv_response().await?;
         if !response.status().is_success() {
-            bail!("{uri}: {}", response.status());
+            bail!("{}: {}", request.url, response.status());
         }
-        let mut sink = tokio::fs::File::create(target(uri)?).await?;
+        let mut sink = File::create(request.saved()?).await?;
         while let Some(mut piece) = stream.recv_data().await? {
-            while piece.has_remaining() {
-                let length = piece.chunk().len();
-                sink.write_all(piece.chunk()).await?;
-                piece.advance(length);
-            }
+            sink.write_all_buf(&mut piece).await?;
         }
         sink.flush().await?;
     }
