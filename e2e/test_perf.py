@@ -545,7 +545,7 @@ def test_files_come_from_another_stacks_server(
         (["http://127.0.0.1/a"], "https://"),
         (["https://127.0.0.1/a", "https://127.0.0.2/b"], "another server's"),
         (["https://127.0.0.1/a", "--at-once", "0"], "1 to 256"),
-        (["https://127.0.0.1/a", "https://127.0.0.1/b/a", "--save", "/tmp"], "the same name"),
+        (["https://127.0.0.1/a", "https://127.0.0.1/b/a", "--save", "/var"], "the same name"),
         (["https://127.0.0.1/a", "--save", "/nowhere"], "/nowhere"),
         (["https://127.0.0.1/a", "--over", "tcp"], "QUIC only"),
         (["https://127.0.0.1/a", "--interval", "0 s"], "at least 1 ms"),
