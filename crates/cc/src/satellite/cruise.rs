@@ -80,8 +80,8 @@ impl Satellite {
             });
             let half = Span::from_nanos(rtt.as_nanos() / 2);
             let quarter = Span::from_nanos(rtt.as_nanos() / 4).max(MIN_RATE_INTERVAL);
-            let silent = (self.silence.end()).filter(|end| *end + rtt + half >= now);
-            let (from, until, over) = if silent.is_some() {
+            let silent = (self.silence.end()).is_some_and(|end| end + rtt + half >= now);
+            let (from, until, over) = if silent {
                 let half = half.max(MIN_RATE_INTERVAL);
                 (half, half + half, half)
             } else if self.queue.is_noisy() {
@@ -89,7 +89,7 @@ impl Satellite {
             } else {
                 (Span::ZERO, half, quarter)
             };
-            let since = now.since(silent.map_or(began, |end| began.max(end)));
+            let since = now.since(began);
             if since >= from
                 && (since <= until || !self.fall_measured)
                 && let Some(recent) = self.clock.rate(over)

@@ -575,9 +575,7 @@ impl Controller for Satellite {
                 back: Some(back),
                 capacity,
                 ..
-            } if now.since(back).as_secs_f64() >= TRIAL_TIME * self.base()
-                && !self.is_behind_silence(now) =>
-            {
+            } if now.since(back).as_secs_f64() >= TRIAL_TIME * self.base() => {
                 if self.queue_is_long() {
                     // Safe retreat (RFC 9959, section 4.4).
                     if std::mem::take(&mut self.resumed) {
