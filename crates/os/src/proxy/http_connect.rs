@@ -6,6 +6,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -20,7 +21,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::users::Users;
 use super::{Proxy, serve_clients};
@@ -31,6 +32,8 @@ use crate::tcp::TcpFlow;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// And may be so long, bytes.
 const LONGEST_HEAD: usize = 16 * 1024;
+/// Connections whose request is not complete yet; more are not accepted.
+const MAX_ASKING: usize = 512;
 /// Where the PAC file is: its usual name, and that of proxy discovery.
 const PAC: [&str; 2] = ["/proxy.pac", "/wpad.dat"];
 
@@ -43,22 +46,20 @@ pub async fn serve(
     memory: KernelMemory,
     terminal: Terminal,
 ) {
-    serve_clients(
-        listener,
-        "ingress.http",
-        proxy,
-        move |stream, proxy, place| {
-            let (memory, terminal) = (memory.clone(), terminal.clone());
-            async move {
-                let _place = place;
-                let offered = Offered {
-                    proxy: &proxy,
-                    socks5,
-                };
-                converse(stream, offered, &memory, &terminal).await
-            }
-        },
-    )
+    let places = Arc::new(Semaphore::new(MAX_ASKING));
+    serve_clients(listener, "ingress.http", proxy, move |stream, proxy| {
+        let (memory, terminal, places) = (memory.clone(), terminal.clone(), places.clone());
+        async move {
+            let Ok(_place) = places.try_acquire() else {
+                return Err(io::Error::other("too many connections without a request"));
+            };
+            let offered = Offered {
+                proxy: &proxy,
+                socks5,
+            };
+            converse(stream, offered, &memory, &terminal).await
+        }
+    })
     .await;
 }
 

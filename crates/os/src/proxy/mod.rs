@@ -10,13 +10,9 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::listener::{accept, is_welcome};
 use users::Users;
-
-/// Connections that have not said yet what they want; more are not accepted.
-const MAX_ASKING: usize = 512;
 
 /// Who may use a proxy, and when it answers.
 #[derive(Debug, Clone, Default)]
@@ -30,25 +26,23 @@ pub struct Proxy {
 }
 
 /// Gives the connections of those who may use the `proxy` that the configuration calls `name` to
-/// `serve`, for ever, each with its place among those that have not said yet what they want.
+/// `serve`, for ever.
 async fn serve_clients<F>(
     listener: TcpListener,
     name: &'static str,
     proxy: Proxy,
-    serve: impl Fn(TcpStream, Arc<Proxy>, OwnedSemaphorePermit) -> F,
+    serve: impl Fn(TcpStream, Arc<Proxy>) -> F,
 ) where
     F: Future<Output = io::Result<()>> + Send + 'static,
 {
-    let (proxy, places) = (Arc::new(proxy), Arc::new(Semaphore::new(MAX_ASKING)));
+    let proxy = Arc::new(proxy);
     accept(listener, move |stream| {
-        let taken = if is_welcome(&stream, &proxy.clients) {
-            (places.clone().try_acquire_owned())
-                .map(|place| serve(stream, proxy.clone(), place))
-                .map_err(|_| io::Error::other("too many connections without a request"))
-        } else {
-            Err(io::Error::other(format!("not among {name}.clients")))
-        };
-        async move { taken?.await }
+        let welcome = is_welcome(&stream, &proxy.clients);
+        let served = welcome.then(|| serve(stream, proxy.clone()));
+        async move {
+            let refused = || io::Error::other(format!("not among {name}.clients"));
+            served.ok_or_else(refused)?.await
+        }
     })
     .await;
 }

@@ -22,51 +22,44 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Serves `listener`'s clients, for ever.
 pub async fn serve(listener: TcpListener, proxy: Proxy, memory: KernelMemory, terminal: Terminal) {
-    serve_clients(
-        listener,
-        "ingress.socks5",
-        proxy,
-        move |stream, proxy, place| {
-            let (memory, terminal) = (memory.clone(), terminal.clone());
-            async move {
-                let (client, bound) = (stream.peer_addr()?.ip(), stream.local_addr()?);
-                let handshake =
-                    tokio::time::timeout(PATIENCE, negotiate(stream, proxy.users.as_ref()));
-                let asked = handshake
-                    .await
-                    .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
-                drop(place);
-                match asked? {
-                    Some(Asked::Connect(protocol, target)) if proxy.after_origin => {
-                        let (told, heard) = oneshot::channel();
-                        let (give, socket) = oneshot::channel();
-                        let socket = async { socket.await.map_err(io::Error::other) };
-                        let carried = terminal.carry_accepted(client, target, told, socket);
-                        let answered = async {
-                            // Nothing is heard when there is no place for another flow.
-                            let heard = heard.await.unwrap_or_else(|_| Err(no_place()));
-                            if let Some(stream) = answer(protocol, bound, heard).await? {
-                                let _ = give.send(TcpFlow::new(stream)?.bounded(&memory)?);
-                            }
-                            io::Result::Ok(())
-                        };
-                        tokio::join!(carried, answered).1
-                    }
-                    Some(Asked::Connect(protocol, target)) => {
-                        let stream = protocol.reply_success(bound).await;
-                        let socket =
-                            TcpFlow::new(stream.map_err(io::Error::other)?)?.bounded(&memory)?;
-                        terminal.carry_for(client, socket, target).await;
-                        Ok(())
-                    }
-                    Some(Asked::Associate(stream, relay)) => {
-                        socks5_udp::serve(stream, relay, terminal).await
-                    }
-                    None => Ok(()),
+    serve_clients(listener, "ingress.socks5", proxy, move |stream, proxy| {
+        let (memory, terminal) = (memory.clone(), terminal.clone());
+        async move {
+            let (client, bound) = (stream.peer_addr()?.ip(), stream.local_addr()?);
+            let handshake = tokio::time::timeout(PATIENCE, negotiate(stream, proxy.users.as_ref()));
+            let asked = handshake
+                .await
+                .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
+            match asked? {
+                Some(Asked::Connect(protocol, target)) if proxy.after_origin => {
+                    let (told, heard) = oneshot::channel();
+                    let (give, socket) = oneshot::channel();
+                    let socket = async { socket.await.map_err(io::Error::other) };
+                    let carried = terminal.carry_accepted(client, target, told, socket);
+                    let answered = async {
+                        // Nothing is heard when there is no place for another flow.
+                        let heard = heard.await.unwrap_or_else(|_| Err(no_place()));
+                        if let Some(stream) = answer(protocol, bound, heard).await? {
+                            let _ = give.send(TcpFlow::new(stream)?.bounded(&memory)?);
+                        }
+                        io::Result::Ok(())
+                    };
+                    tokio::join!(carried, answered).1
                 }
+                Some(Asked::Connect(protocol, target)) => {
+                    let stream = protocol.reply_success(bound).await;
+                    let socket =
+                        TcpFlow::new(stream.map_err(io::Error::other)?)?.bounded(&memory)?;
+                    terminal.carry_for(client, socket, target).await;
+                    Ok(())
+                }
+                Some(Asked::Associate(stream, relay)) => {
+                    socks5_udp::serve(stream, relay, terminal).await
+                }
+                None => Ok(()),
             }
-        },
-    )
+        }
+    })
     .await;
 }
 
