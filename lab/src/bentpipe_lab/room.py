@@ -10,7 +10,9 @@ from bentpipe_lab.errors import DiskFullError, LabError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SAID = tuple(os.strerror(number) for number in _FULL)
-"""Libraries that have errors of their own pass on the system's words."""
+"""Most libraries that have errors of their own pass on the system's words."""
+_NO_ROOM = 1 << 16
+"""Bytes: what a library that does not pass them on could not write is more than this at a time."""
 
 
 @contextmanager
@@ -31,10 +33,25 @@ def whole(path: Path) -> Iterator[Path]:
     """A file that is written beside `path` and takes its place when the block is done: whole, or as it was before."""
     part = path.with_name(f"{path.name}.part")
     try:
-        yield part
+        with named(path.parent):
+            yield part
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def named(place: Path) -> Iterator[None]:
+    """Name the cause of an error that does not, where `place` has no room left; what was written is still there."""
+    try:
+        yield
+    except (LabError, OSError):
+        raise
+    except Exception as error:
+        there = os.statvfs(place)
+        if there.f_bavail * there.f_frsize >= _NO_ROOM:
+            raise
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place)) from error
 
 
 def _full(error: Exception) -> bool:

@@ -225,7 +225,7 @@ def execute(campaign: Campaign, progress: Progress, scheduler: str | None = None
     real = any(point.clock == REAL for point in expansion.points)
     with (
         campaign.held(),
-        _handlers_put_back(),
+        _handlers_put_back() as engines,
         _workers(scheduler, side_by_side.choice(campaign.plan).paths) as (client, widths),
     ):
         (campaign.directory / directories.PAUSE).unlink(missing_ok=True)
@@ -235,6 +235,7 @@ def execute(campaign: Campaign, progress: Progress, scheduler: str | None = None
         journal = Journal(campaign.directory / directories.JOURNAL)
         engine = Engine(campaign, progress, journal, points, campaign.state(), widths)
         still = schedule.open_runs(campaign.plan, expansion.points, engine.state)
+        engines.append(engine)
         progress.begin(len(engine.state.done.keys() - {(run.point, run.repetition) for run in still}))
         try:
             _interruptible(engine)
@@ -267,14 +268,19 @@ def _workers(scheduler: str | None, paths: int) -> Iterator[tuple[distributed.Cl
 
 
 @contextmanager
-def _handlers_put_back() -> Iterator[None]:
-    """Signals are what they were before when all is closed; until then another Ctrl-C breaks nothing off."""
+def _handlers_put_back() -> Iterator[list[Engine]]:
+    """Signals are what they were before when all is closed; until then another Ctrl-C breaks nothing off.
+
+    Nor does it when one of the engines was interrupted: nothing is left then but to tell how far the campaign is.
+    """
     before = {number: signal.getsignal(number) for number in SIGNALS}
+    engines: list[Engine] = []
     try:
-        yield
+        yield engines
     finally:
+        interrupted = any(engine.interrupted for engine in engines)
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if interrupted else handler)
 
 
 def _interruptible(engine: Engine) -> None:

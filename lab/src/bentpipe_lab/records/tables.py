@@ -11,7 +11,7 @@ from bentpipe_lab.campaign.directory import Campaign
 from bentpipe_lab.campaign.store import SAMPLES, Store
 from bentpipe_lab.campaign.unit import Run
 from bentpipe_lab.errors import CampaignError
-from bentpipe_lab.room import room, whole
+from bentpipe_lab.room import named, room, whole
 from bentpipe_lab.workloads import WORKLOADS
 
 RUNS_TABLE, SAMPLES_TABLE, METRICS_TABLE = "runs.parquet", "samples.parquet", "metrics.parquet"
@@ -165,9 +165,11 @@ def _samples(store: Store, found: Sequence[Run], target: Path) -> None:
             frame = pl.DataFrame(_of_runs(store, some), schema=SAMPLES_SCHEMA)
             part = target.with_name(f"{target.name}.{number}.part")
             parts.append(part)
-            frame.write_parquet(part)
+            with named(target.parent):
+                frame.write_parquet(part)
         if parts:
-            pl.scan_parquet(parts).sink_parquet(target)
+            with named(target.parent):
+                pl.scan_parquet(parts).sink_parquet(target)
         else:
             pl.DataFrame(schema=SAMPLES_SCHEMA).write_parquet(target)
     finally:
