@@ -17,6 +17,7 @@
 //! - [`competitive_mode`]: when someone else keeps the queue full, follow RFC 9438 so that
 //!   neither side starves.
 //! - [`marked_window`]: where a queue marks, no more is in flight than CUBIC would have.
+//! - [`window`]: what may be in flight by the rate, and by the marks.
 //!
 //! Idle time changes nothing: two ends that own the bottleneck keep what they know.
 
@@ -30,6 +31,7 @@ mod losses;
 mod silence;
 mod competitive_mode;
 mod marked_window;
+mod window;
 
 use bentpipe_units::{Span, Time};
 
@@ -363,34 +365,6 @@ impl Satellite {
             rtt: self.rtt().as_secs_f64(),
             packet: self.packet,
         });
-    }
-
-    /// Window that the delivered rate asks for, bytes.
-    fn own_window(&self) -> f64 {
-        match self.phase {
-            Phase::Start if self.rate == 0.0 => self.start_window,
-            Phase::SlowStart { .. } => self.start_window,
-            _ => {
-                self.pipe() * (1.0 + WINDOW_MARGIN + PROBE_GAINS[self.probe_step])
-                    + 2.0 * self.target()
-                    + WINDOW_MARGIN_PACKETS * self.packet
-                    + if self.training {
-                        TRAIN_ROOM * self.packet
-                    } else {
-                        0.0
-                    }
-            }
-        }
-    }
-
-    /// `own`, as the marks leave it: bytes in flight, `per_byte` of them.
-    fn with_marks(&self, own: f64, per_byte: f64) -> f64 {
-        let Some(marked) = self.marked.bytes() else {
-            return own;
-        };
-        let others = self.rate < REDUCED_RATE * self.capacity;
-        let marked = per_byte * marked;
-        if others { marked } else { own.min(marked) }
     }
 
     /// Nothing came through for long (RFC 9002, section 7.6).

@@ -1,0 +1,34 @@
+//! What may be in flight: by the rate that is delivered, and by the window that marks leave.
+
+use super::constants::*;
+use super::{Phase, Satellite};
+
+impl Satellite {
+    /// Window that the delivered rate asks for, bytes.
+    pub(super) fn own_window(&self) -> f64 {
+        match self.phase {
+            Phase::Start if self.rate == 0.0 => self.start_window,
+            Phase::SlowStart { .. } => self.start_window,
+            _ => {
+                self.pipe() * (1.0 + WINDOW_MARGIN + PROBE_GAINS[self.probe_step])
+                    + 2.0 * self.target()
+                    + WINDOW_MARGIN_PACKETS * self.packet
+                    + if self.training {
+                        TRAIN_ROOM * self.packet
+                    } else {
+                        0.0
+                    }
+            }
+        }
+    }
+
+    /// What the marks leave of `own`: a window, or a rate of `per_byte` bytes a second for each byte of a window.
+    pub(super) fn with_marks(&self, own: f64, per_byte: f64) -> f64 {
+        let Some(marked) = self.marked.bytes() else {
+            return own;
+        };
+        let others = self.rate < REDUCED_RATE * self.capacity;
+        let marked = per_byte * marked;
+        if others { marked } else { own.min(marked) }
+    }
+}
