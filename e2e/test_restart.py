@@ -29,7 +29,7 @@ INITIAL_KB = 47
 PIPE_KB = 1500
 """What fills the link."""
 MISSED_S = 30.0
-"""Ten seconds by virtual time (crates/tunnel/tests/liveness.rs), and patience with a loaded machine."""
+"""Ten seconds by virtual time (crates/tunnel/tests/tunnel/liveness.rs), and patience with a loaded machine."""
 CHANGED = "the way to the gateway has changed"
 KNOWN = re.compile(r'session is up.*known="([\d.]+) Mbit/s, (\d+) ms"')
 WINDOW = re.compile(r"flow ended.*window (\d+) kB")

@@ -109,6 +109,9 @@ struct Flow {
     window: u64,
     /// Lent beyond the floor.
     lent: u64,
+    /// The peer has been told of this stream since it began. Until then it may go by what new streams
+    /// were lent some time ago, or by the floor.
+    told: bool,
     round: Round,
     /// The reader waited for data in this round: it is faster than the network.
     waited: bool,
@@ -161,6 +164,7 @@ impl Windows {
                 limit: window,
                 window,
                 lent,
+                told: false,
                 round: Round {
                     began: now,
                     bytes: 0,
@@ -238,9 +242,10 @@ impl Windows {
         }
         let limit = flow.read + flow.window;
         let worth_telling = flow.window / 8;
-        if limit >= flow.limit + worth_telling.max(1) {
-            flow.limit = limit;
-            state.news.insert(id, limit);
+        if limit >= flow.limit + worth_telling.max(1) || !flow.told && flow.read >= FLOOR / 2 {
+            flow.limit = flow.limit.max(limit);
+            flow.told = true;
+            state.news.insert(id, flow.limit);
             self.0.news.notify_one();
         }
         let lent = (flow.limit - flow.read).saturating_sub(FLOOR);

@@ -224,6 +224,28 @@ pub struct Rules {
     holds: bool,
     /// When connections from before the start are known; none if rules stood before.
     settled_at: Option<Instant>,
+    /// They, or what they depend on, may have changed.
+    changed: Arc<Notify>,
+    standing: tokio::sync::Mutex<Standing>,
+}
+
+/// The table as it should stand.
+#[derive(Debug, Default)]
+struct Standing {
+    /// As it was loaded last.
+    loaded: Option<String>,
+    /// As it was listed then.
+    listed: Option<String>,
+}
+
+/// What is found of the table.
+enum State {
+    /// It stands as it was loaded, and as it should.
+    Good,
+    /// It stands as it was loaded, and should be another now.
+    OutOfDate,
+    /// Another program has done this to it.
+    Meddled(&'static str),
 }
 
 /// Listeners for redirected connections; the local address of each connection that
@@ -309,13 +331,12 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
         ipv6: ipv6.is_some(),
         holds: held.is_some(),
         settled_at: (!existed).then(|| Instant::now() + SETTLING),
+        changed: Arc::new(Notify::new()),
+        standing: Default::default(),
     };
-    let ruleset = rules.ruleset();
-    let loaded = match ruleset {
-        Ok(ruleset) => nft::load(ruleset).await,
-        Err(error) => Err(error),
-    };
-    if let Err(error) = loaded {
+    // Before anybody hears that they stand: what is changed from then on is noticed.
+    rules.watch();
+    if let Err(error) = rules.load().await {
         // Rules that were there before go on holding back.
         if !existed {
             routes::remove(mark);
@@ -510,11 +531,7 @@ impl Rules {
             tun,
             ..new
         };
-        let loaded = match self.ruleset() {
-            Ok(ruleset) => nft::load(ruleset).await,
-            Err(error) => Err(error),
-        };
-        let changed = match loaded {
+        let changed = match self.load().await {
             Ok(()) => self
                 .route()
                 .map_err(|source| TransparentError::Routes { source }),
@@ -534,35 +551,49 @@ impl Rules {
         self.lock().clone()
     }
 
+    /// Loads the table as it should stand now.
+    async fn load(&self) -> Result<(), TransparentError> {
+        let wanted = self.ruleset()?;
+        let mut standing = self.standing.lock().await;
+        nft::load(wanted.clone()).await?;
+        *standing = Standing {
+            loaded: Some(wanted),
+            listed: nft::listing(&table(self.capture().port))
+                .await
+                .ok()
+                .flatten(),
+        };
+        Ok(())
+    }
+
+    /// Hears from now on when another program changes nftables, or the networks that this machine
+    /// is connected to change.
+    fn watch(&self) {
+        for (what, watched) in [
+            ("nftables", network_changes::Watched::Nftables),
+            ("routes", network_changes::Watched::Network),
+        ] {
+            let changed = self.changed.clone();
+            if let Err(error) = network_changes::watch(watched, move || changed.notify_one()) {
+                tracing::warn!("changes of {what} will not be noticed: {error}");
+            }
+        }
+    }
+
     /// Keeps the rules as they are, for ever: puts them back when another program's
     /// reload has swept them away, and follows the networks that this machine is
     /// connected to.
     pub async fn keep(&self) -> std::convert::Infallible {
-        let changed = Arc::new(Notify::new());
-        for (what, watch) in [
-            ("nftables", network_changes::Watched::Nftables),
-            ("routes", network_changes::Watched::Network),
-        ] {
-            let changed = changed.clone();
-            if let Err(error) = network_changes::watch(watch, move || changed.notify_one()) {
-                tracing::warn!("changes of {what} will not be noticed: {error}");
-            }
-        }
-        let mut installed = self.ruleset().ok();
-        // What nft makes of them.
-        let mut listed = (nft::listing(&table(self.capture().port)).await)
-            .ok()
-            .flatten();
         // What cannot be done now, without descriptors say, is tried again.
         let mut retry = None;
         loop {
             let settling = self.settles_in();
             tokio::select! {
-                () = changed.notified() => {}
+                () = self.changed.notified() => {}
                 () = tokio::time::sleep(retry.unwrap_or_default()), if retry.is_some() => {}
                 () = tokio::time::sleep(settling.unwrap_or_default()), if settling.is_some() => {}
             }
-            let whole = self.repair(&mut installed, &mut listed).await;
+            let whole = self.repair().await;
             retry = match retry {
                 _ if whole => None,
                 None => Some(REPAIR_PAUSE),
@@ -572,42 +603,42 @@ impl Rules {
         }
     }
 
-    /// Puts back what is missing of rules and routes; false if that has failed. `installed` are the
-    /// rules as they were loaded last, `listed` the table as it was listed then.
-    async fn repair(&self, installed: &mut Option<String>, listed: &mut Option<String>) -> bool {
+    async fn state(&self) -> Result<State, String> {
+        let wanted = self.ruleset().map_err(|error| error.to_string())?;
+        let mut standing = self.standing.lock().await;
+        let there = nft::listing(&table(self.capture().port)).await?;
+        Ok(if standing.loaded.as_ref() != Some(&wanted) {
+            State::OutOfDate
+        } else if there.is_none() {
+            State::Meddled("removed")
+        } else if standing.listed.is_some() && standing.listed != there {
+            State::Meddled("changed")
+        } else {
+            standing.listed = there;
+            State::Good
+        })
+    }
+
+    /// Puts back what is missing of rules and routes; false if that has failed.
+    async fn repair(&self) -> bool {
         let capture = self.capture();
         let mut whole = true;
-        let there = nft::listing(&table(capture.port)).await;
-        match (there, self.ruleset()) {
-            (Ok(Some(there)), Ok(wanted))
-                if installed.as_ref() == Some(&wanted)
-                    && listed.as_ref().is_none_or(|listed| *listed == there) =>
-            {
-                *listed = Some(there);
-            }
-            (Ok(there), Ok(wanted)) => match nft::load(wanted.clone()).await {
+        match self.state().await {
+            Ok(State::Good) => {}
+            Ok(state) => match self.load().await {
                 Ok(()) => {
-                    if installed.as_ref() == Some(&wanted) {
+                    if let State::Meddled(change) = state {
                         tracing::warn!(
-                            "another program has {} the rules of transparent ingress; they are put back",
-                            if there.is_some() {
-                                "changed"
-                            } else {
-                                "removed"
-                            }
+                            "another program has {change} the rules of transparent ingress; they are put back"
                         );
                     }
-                    *installed = Some(wanted);
-                    *listed = nft::listing(&table(capture.port)).await.ok().flatten();
                 }
                 Err(error) => {
                     tracing::error!("{error}");
                     whole = false;
                 }
             },
-            (there, wanted) => {
-                let why = there.err().or(wanted.err().map(|error| error.to_string()));
-                let why = why.unwrap_or_default();
+            Err(why) => {
                 tracing::error!(
                     "whether the rules of transparent ingress stand is not known: {why}"
                 );

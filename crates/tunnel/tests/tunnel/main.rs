@@ -1,0 +1,22 @@
+//! A terminal and a gateway with a modelled link between them, in virtual time.
+
+mod support;
+
+mod address_change;
+mod authentication;
+mod budgets;
+mod conversation;
+mod dns;
+mod early_data;
+mod failover;
+mod floods;
+mod ip;
+mod keys;
+mod limits;
+mod liveness;
+mod own_transport;
+mod policy;
+mod quic_choice;
+mod restart;
+mod shares;
+mod udp;
