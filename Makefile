@@ -56,7 +56,8 @@ types: setup ## the lab's types of the binary's records, from schemas/
 FUZZ_SECONDS := 60
 fuzz: ## properties on cases drawn anew, then every fuzz target for FUZZ_SECONDS (needs cargo-fuzz)
 	@export PROPTEST_RNG_SEED=$$(date +%s) && echo "PROPTEST_RNG_SEED=$$PROPTEST_RNG_SEED" && \
-		cargo test --workspace --locked --lib --test generated --test scenario_text --test properties --test parsing --test direction --test notation
+		cargo test --workspace --locked --lib --test generated --test scenario_text --test properties --test parsing --test direction --test notation && \
+		cargo test --workspace --locked --test tunnel properties
 	@for target in $$(cargo fuzz list); do \
 		cargo fuzz run --sanitizer none $$target -- -max_total_time=$(FUZZ_SECONDS) -timeout=10 || exit 1; done
 

@@ -10,3 +10,10 @@ use tokio::time::Instant;
 pub fn now() -> Instant {
     Instant::now()
 }
+
+/// The same where there is an async runtime; none in simulations that do without.
+pub fn now_on_runtime() -> Option<std::time::Instant> {
+    tokio::runtime::Handle::try_current()
+        .is_ok()
+        .then(|| now().into_std())
+}

@@ -17,6 +17,7 @@ use bentpipe_units::{Span, Time};
 use noq_proto::RttEstimator;
 use noq_proto::congestion::{self, ControllerFactory, ControllerMetrics};
 
+use crate::clock;
 use crate::monitor::Monitor;
 use crate::pacing::BurstLimiter;
 use crate::selection::{Selection, Settings};
@@ -105,6 +106,8 @@ impl Factory {
             initial_window: window,
             smoothed_rtt: settings.initial_rtt,
             in_flight: 0,
+            packet,
+            probed: None,
         })
     }
 }
@@ -130,6 +133,10 @@ struct Adapted {
     smoothed_rtt: Span,
     /// Bytes whose fate the controller has not been told.
     in_flight: u64,
+    /// The largest packet, bytes.
+    packet: u64,
+    /// When the last packet has left, if that was beyond the window, and nothing was acknowledged since.
+    probed: Option<Instant>,
 }
 
 impl Adapted {
@@ -154,6 +161,21 @@ impl Adapted {
 }
 
 impl Adapted {
+    /// Whether a packet may leave beyond the window, because the library has probed in vain and has
+    /// sent nothing for half a round trip.
+    ///
+    /// The library (1.3.0) sends no acknowledgement while there is data to send for which the window has no
+    /// room. After an outage that has swallowed a window of data, an end in that state answers nothing until its
+    /// next probe, many seconds later. When it looks in the middle of a silence whether there is something to send,
+    /// it is because it hears the other end again.
+    fn may_answer(&self) -> bool {
+        let pause = Duration::from_nanos(self.smoothed_rtt.as_nanos() / 2);
+        self.probed.is_some_and(|probed| {
+            let now = clock::now_on_runtime();
+            now.is_some_and(|now| now.saturating_duration_since(probed) >= pause)
+        })
+    }
+
     fn acked(&mut self, packet: &Acked) {
         self.smoothed_rtt = packet.smoothed_rtt;
         self.in_flight = self.in_flight.saturating_sub(packet.bytes);
@@ -167,8 +189,10 @@ fn span(duration: Duration) -> Span {
 
 impl congestion::Controller for Adapted {
     fn on_packet_sent(&mut self, now: Instant, bytes: u16, number: u64) {
-        let now = self.time(now);
         let bytes = u64::from(bytes);
+        let is_beyond = self.in_flight + bytes > self.controller.window();
+        self.probed = is_beyond.then_some(now);
+        let now = self.time(now);
         self.in_flight += bytes;
         self.controller.on_sent(Sent { now, number, bytes });
         self.bursts.on_sent(now, bytes, self.rate());
@@ -200,6 +224,7 @@ impl congestion::Controller for Adapted {
     }
 
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, _: Option<u64>) {
+        self.probed = None;
         let now = self.time(now);
         let forgotten = self.in_flight.saturating_sub(in_flight);
         if forgotten > 0 {
@@ -245,12 +270,18 @@ impl congestion::Controller for Adapted {
     }
 
     fn on_mtu_update(&mut self, mtu: u16) {
+        self.packet = u64::from(mtu);
         self.controller.on_packet_size(u64::from(mtu));
         self.bursts.on_packet_size(u64::from(mtu));
     }
 
     fn window(&self) -> u64 {
-        self.controller.window()
+        let window = self.controller.window();
+        match self.may_answer() {
+            // The library asks for more than a packet's room.
+            true => window.max(self.in_flight + 2 * self.packet),
+            false => window,
+        }
     }
 
     fn metrics(&self) -> ControllerMetrics {

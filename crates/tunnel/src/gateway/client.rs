@@ -15,8 +15,9 @@ use crate::wire::bearer;
 const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_WITHOUT_TOKEN: usize = 4;
 
-/// A request's header section has to be complete by then.
-pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// A request's header section has to be complete by then. What is lost of it waits, when it is sent again, behind what
+/// others have just begun.
+pub(super) const HEADER_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) type RequestStream = h3::server::RequestStream<BidiStream, Bytes>;
 

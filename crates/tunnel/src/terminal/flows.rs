@@ -36,10 +36,10 @@ use crate::wire::proxy_status::Refusal;
 /// connection after some 20 s; a GEO session opens in two.
 const SESSION_WAIT: Duration = Duration::from_secs(10);
 
-/// How long the gateway has to say whether the origin accepts: the ten seconds that it
-/// gives the origin, and a satellite there and back. A gateway that has vanished is not
-/// waited for until its session times out.
-const ANSWER_WAIT: Duration = Duration::from_secs(15);
+/// How long a gateway that is heard has to say whether the origin accepts: the ten seconds that it
+/// gives the origin, a satellite there and back, and what many requests that begin together wait for
+/// each other on a slow link.
+const ANSWER_WAIT: Duration = Duration::from_secs(60);
 
 /// The ports of UDP whose first datagrams may go out in early data unless somebody says otherwise: that of QUIC, whose
 /// handshake does nothing when it comes twice, and whose own early data is by its own rules what may (RFC 9001,

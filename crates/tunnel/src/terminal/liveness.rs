@@ -8,7 +8,7 @@
 //!
 //! So a session that waits in vain for an answer asks whether the gateway can be reached at
 //! all ([`super::probe`]). If not, the link is out, and the session goes on when it is
-//! back. If so, the session speaks once more, at once; if that is not heard either, the
+//! back. If so, the session speaks again, at once; if that is not heard either, the
 //! gateway has forgotten it.
 
 use std::net::SocketAddr;
@@ -24,6 +24,9 @@ use super::session::Session;
 const LOOK: (Duration, Duration) = (Duration::from_millis(500), Duration::from_millis(200));
 /// What an answer may take beside two round trips: the other end's processor, and ours.
 const SLACK: Duration = Duration::from_millis(300);
+/// Where answers come soon, a session speaks again and again for so long before it is given up: on a link that has just
+/// come back much is lost.
+const LEAST_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Returns when the gateway has forgotten `session`, though one of `addresses` answers.
 ///
@@ -64,11 +67,14 @@ pub(super) async fn forgotten(
         if !reachable(endpoint, addresses, answer).await {
             continue;
         }
-        // Takes back-off away, so that the session speaks now.
-        endpoint.handle_network_change(None);
-        tokio::time::sleep(answer).await;
-        if session.frames_heard() == heard {
-            return;
+        let asked = now();
+        while session.frames_heard() == heard {
+            if asked.elapsed() >= answer.max(LEAST_PATIENCE) {
+                return;
+            }
+            // Takes back-off away, so that the session speaks now.
+            endpoint.handle_network_change(None);
+            tokio::time::sleep(answer).await;
         }
     }
 }

@@ -27,12 +27,16 @@ pub async fn round_trip(
     let tls = tls::client(&nobody, vec![nobody.fingerprint()]);
     let mut config = noq::ClientConfig::new(Arc::new(tls));
     config.version(VERSION);
+    let mut transport = noq::TransportConfig::default();
+    transport.max_idle_timeout(patience.try_into().ok());
+    config.transport_config(Arc::new(transport));
     let began = now();
     let connecting = endpoint.connect_with(config, address, "bentpipe.invalid");
-    let ended = tokio::time::timeout(patience, connecting.ok()?)
-        .await
-        .ok()?;
-    match ended {
+    let connecting = connecting.ok()?;
+    // Not given up when patience ends: it would say so in packets of that version, and each is answered, and that
+    // answer again.
+    let asked = tokio::spawn(async move { connecting.await.map(drop) });
+    match tokio::time::timeout(patience, asked).await.ok()?.ok()? {
         Err(ConnectionError::LocallyClosed | ConnectionError::TimedOut) => None,
         _ => Some(began.elapsed()),
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Setup, World, in_virtual_time, link, now, outage};
+use crate::support::{Setup, World, in_virtual_time, link, now, outage, scenario};
 use bentpipe_tunnel::terminal::Unreachable;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::sleep;
@@ -128,4 +128,36 @@ fn a_flow_of_datagrams_too() {
             assert!(took < Duration::from_secs(11), "after {after} s: {took:?}");
         }
     });
+}
+
+/// An outage swallows a window of data, and the QUIC library then sends no acknowledgement while there is more to
+/// send: whoever took that for a gateway that has forgotten the session would reset what was under way.
+#[test]
+fn a_download_goes_on_after_an_outage_of_any_length() {
+    const BYTES: usize = 300_000;
+    for seconds in 1..=30 {
+        in_virtual_time(async |clock| {
+            let direction = format!(
+                "rate = \"300 kbit/s\"\ndelay = \"5 ms\"\nqueue = \"5 kB\"\n\
+                 outages = [{{ from = \"3 s\", for = \"{seconds} s\", packets = \"lost\" }}]"
+            );
+            let setup = Setup {
+                scenario: scenario(&direction),
+                ..Setup::default()
+            };
+            let world = setup.start(&clock);
+            let mut origin = world.internet.serve(ORIGIN);
+            let mut application = world.connect(ORIGIN);
+            application.write_all(b"!").await.unwrap();
+            let mut served = origin.recv().await.unwrap();
+            let answer = async {
+                served.write_all(&vec![b'x'; BYTES]).await.unwrap();
+                served.shutdown().await.unwrap();
+            };
+            let mut heard = Vec::new();
+            let ended = tokio::join!(answer, application.read_to_end(&mut heard)).1;
+            assert!(ended.is_ok(), "{seconds} s: {ended:?}");
+            assert_eq!(heard.len(), BYTES);
+        });
+    }
 }

@@ -16,6 +16,7 @@ mod limits;
 mod liveness;
 mod own_transport;
 mod policy;
+mod properties;
 mod quic_choice;
 mod restart;
 mod shares;

@@ -161,7 +161,8 @@ pub fn outage(delay: &str, from: &str, time: &str) -> Scenario {
     ))
 }
 
-fn scenario(direction: &str) -> Scenario {
+/// A link that is `direction` both ways.
+pub fn scenario(direction: &str) -> Scenario {
     Scenario::parse(&format!(
         "name = \"test\"\n[forward]\n{direction}\n[return]\n{direction}\n"
     ))

@@ -1,0 +1,280 @@
+//! Transfers drawn at random, through one session over a link drawn at random: each of them ends whole, whatever
+//! the others do.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use crate::support::{Setup, Stream, World, in_virtual_time};
+use bentpipe_link::Scenario;
+use bentpipe_tunnel::sockets::Socket as _;
+use bentpipe_units::{Bytes, Rate};
+use bentpipe_vnet::host::HostSpec;
+use futures_util::future::join_all;
+use proptest::prelude::*;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{sleep, timeout};
+
+const ORIGIN: &str = "93.184.216.34:80";
+/// Nothing of all that takes longer on any of these links.
+const STUCK: Duration = Duration::from_secs(1800);
+/// What the origin says first.
+const GREETING: u8 = b'!';
+
+/// The link, and the machines at its ends.
+#[derive(Debug, Clone)]
+struct Link {
+    /// Towards the terminal and from it, kbit/s.
+    rates: [u32; 2],
+    delay_ms: u32,
+    /// Round trips at the link's rate.
+    queue: f64,
+    /// Of all packets, in thousandths.
+    loss: u32,
+    /// Nothing comes through from the first on, for the second, s.
+    outage: Option<(u32, u32)>,
+    host: HostSpec,
+    memory_mib: u64,
+}
+
+/// What an application does with its flow.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// Reads all.
+    Download,
+    /// Writes all.
+    Upload,
+    /// Both at once.
+    Both,
+    /// Reads 4 kB at a time, with a pause after each, ms.
+    Slow(u64),
+    /// Resets the flow when it has read half of it.
+    Reset,
+    /// Says nothing for some time, ms, and resets the flow then.
+    Idle(u64),
+}
+
+/// Flows of one host that begin together.
+#[derive(Debug, Clone)]
+struct Burst {
+    at_ms: u32,
+    host: u8,
+    count: usize,
+    kind: Kind,
+    bytes: u32,
+}
+
+fn links() -> impl Strategy<Value = Link> {
+    let rate = || prop_oneof![300u32..3000, 3000u32..40_000];
+    let outage = proptest::option::weighted(0.3, (1u32..20, 1u32..30));
+    let hosts = proptest::sample::select(vec![HostSpec::IDEAL, HostSpec::BUSY, HostSpec::SLOW]);
+    let loss = prop_oneof![Just(0u32), 1u32..20];
+    let queue = 0.1f64..3.0;
+    (
+        rate(),
+        rate(),
+        5u32..350,
+        queue,
+        loss,
+        outage,
+        hosts,
+        16u64..256,
+    )
+        .prop_map(
+            |(down, up, delay_ms, queue, loss, outage, host, memory_mib)| Link {
+                rates: [down, up],
+                delay_ms,
+                queue,
+                loss,
+                outage,
+                host,
+                memory_mib,
+            },
+        )
+}
+
+fn bursts() -> impl Strategy<Value = Vec<Burst>> {
+    let kinds = prop_oneof![
+        3 => Just(Kind::Download),
+        3 => Just(Kind::Upload),
+        1 => Just(Kind::Both),
+        1 => (1u64..300).prop_map(Kind::Slow),
+        1 => Just(Kind::Reset),
+        2 => (1u64..10_000).prop_map(Kind::Idle),
+    ];
+    let counts = prop_oneof![1usize..4, 4usize..120];
+    // As much as a slow link carries in a few minutes.
+    let bursts = (0u32..15_000, 0u8..3, counts, kinds, 0u32..2_000_000).prop_map(
+        |(at_ms, host, count, kind, bytes)| Burst {
+            at_ms,
+            host,
+            count,
+            kind,
+            bytes: bytes / u32::try_from(count).unwrap(),
+        },
+    );
+    proptest::collection::vec(bursts, 1..8)
+}
+
+impl Link {
+    fn setup(&self) -> Setup {
+        let direction = |rate: u32| {
+            let round_trip = f64::from(rate) / 8.0 * f64::from(2 * self.delay_ms) / 1000.0;
+            let queue = (self.queue * round_trip).max(5.0);
+            let outages = self.outage.map_or_else(String::new, |(from, time)| {
+                format!(
+                    "outages = [{{ from = \"{from} s\", for = \"{time} s\", packets = \"lost\" }}]\n"
+                )
+            });
+            format!(
+                "rate = \"{rate} kbit/s\"\ndelay = \"{} ms\"\nqueue = \"{queue:.0} kB\"\nloss = \"{} %\"\n{outages}",
+                self.delay_ms,
+                f64::from(self.loss) / 10.0
+            )
+        };
+        let [down, up] = self.rates.map(direction);
+        let text = format!("name = \"drawn\"\n[forward]\n{down}[return]\n{up}");
+        let mut setup = Setup {
+            scenario: Scenario::parse(&text).unwrap(),
+            host: self.host,
+            ..Setup::default()
+        };
+        let fastest = self.rates[0].max(self.rates[1]).max(1000);
+        setup.transport.expected_rate = Rate::from_bits_per_second(u64::from(fastest) * 1000);
+        let needed = 4 * setup.transport.flow_window() + (2 << 20);
+        setup.transport.memory = Bytes::new((self.memory_mib << 20).max(needed));
+        setup
+    }
+
+    /// Whether a flow that has not been answered may be reset: the gateway was not heard of for some seconds
+    /// after it began.
+    fn excuses(&self, burst: &Burst) -> bool {
+        (self.outage).is_some_and(|(from, time)| burst.at_ms < (from + time + 2) * 1000)
+    }
+}
+
+fn byte(at: usize) -> u8 {
+    u8::try_from(at % 251).unwrap()
+}
+
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(byte).collect()
+}
+
+/// Greets, and answers requests: two numbers, of bytes that follow and of bytes that are wanted, both at the same time.
+fn serve(mut connections: UnboundedReceiver<Stream>) {
+    tokio::spawn(async move {
+        while let Some(mut stream) = connections.recv().await {
+            tokio::spawn(async move {
+                let mut lengths = [0; 8];
+                let greeted = stream.write_all(&[GREETING]).await;
+                if greeted.is_err() || stream.read_exact(&mut lengths).await.is_err() {
+                    return;
+                }
+                let (up, down) = lengths.split_at(4);
+                let length = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap()) as usize;
+                let (up, down) = (length(up), pattern(length(down)));
+                let (mut reader, mut writer) = tokio::io::split(stream);
+                let _ = tokio::join!(
+                    async {
+                        let mut heard = Vec::new();
+                        reader.read_to_end(&mut heard).await?;
+                        assert!(heard == pattern(up), "another upload");
+                        std::io::Result::Ok(())
+                    },
+                    async {
+                        writer.write_all(&down).await?;
+                        writer.shutdown().await
+                    }
+                );
+                reader.unsplit(writer).close();
+            });
+        }
+    });
+}
+
+/// One flow, to its end. Says in `answered` when the origin was heard.
+async fn flow(world: &World, burst: &Burst, answered: &Cell<bool>) -> std::io::Result<()> {
+    let bytes = burst.bytes as usize;
+    let (up, down) = match burst.kind {
+        Kind::Download | Kind::Slow(_) | Kind::Reset => (0, bytes),
+        Kind::Upload => (bytes, 0),
+        Kind::Both => (bytes, bytes),
+        Kind::Idle(time) => {
+            let _stream = world.connect_from(burst.host, ORIGIN);
+            sleep(Duration::from_millis(time)).await;
+            return Ok(());
+        }
+    };
+    let mut stream = world.connect_from(burst.host, ORIGIN);
+    let lengths = [up, down].map(|length| u32::try_from(length).unwrap().to_be_bytes());
+    stream.write_all(&lengths.concat()).await?;
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let write = async {
+        writer.write_all(&pattern(up)).await?;
+        writer.shutdown().await
+    };
+    let read = async {
+        assert_eq!(reader.read_u8().await?, GREETING);
+        answered.set(true);
+        let mut heard = Vec::new();
+        match burst.kind {
+            Kind::Slow(pause) => {
+                let mut piece = [0; 4096];
+                while let taken @ 1.. = reader.read(&mut piece).await? {
+                    heard.extend_from_slice(&piece[..taken]);
+                    sleep(Duration::from_millis(pause)).await;
+                }
+            }
+            Kind::Reset => {
+                heard.resize(bytes / 2, 0);
+                reader.read_exact(&mut heard).await?;
+                return Ok(());
+            }
+            _ => drop(reader.read_to_end(&mut heard).await?),
+        }
+        assert!(heard == pattern(down), "{} of {down} bytes", heard.len());
+        Ok(())
+    };
+    let ((), ()) = tokio::try_join!(write, read)?;
+    if !matches!(burst.kind, Kind::Reset) {
+        reader.unsplit(writer).close();
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: None,
+        max_shrink_iters: 200,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn each_transfer_ends_whole_whatever_the_others_do(link in links(), bursts in bursts()) {
+        let ended = in_virtual_time(async |clock| {
+            let world = link.setup().start(&clock);
+            serve(world.internet.serve(ORIGIN));
+            let flows = bursts.iter().flat_map(|burst| {
+                let world = &world;
+                (0..burst.count).map(async move |_| {
+                    sleep(Duration::from_millis(burst.at_ms.into())).await;
+                    let answered = Cell::new(false);
+                    let ended = timeout(STUCK, flow(world, burst, &answered)).await;
+                    (answered.get(), ended)
+                })
+            });
+            join_all(flows).await
+        });
+        let all = bursts.iter().flat_map(|burst| (0..burst.count).map(move |_| burst));
+        for (burst, (answered, ended)) in all.zip(ended) {
+            match ended {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) if !answered && link.excuses(burst) => {}
+                Ok(Err(error)) => prop_assert!(false, "{burst:?} was reset, answered {answered}: {error}"),
+                Err(_) => prop_assert!(false, "{burst:?} stood still"),
+            }
+        }
+    }
+}
