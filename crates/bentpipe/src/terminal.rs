@@ -195,7 +195,7 @@ async fn serve(files: Files, mut config: config::Terminal, open_files: u64) -> R
     }
     let (mut terminal, keep) = Terminal::with_gateways(connectors);
     terminal.set_early_udp_ports(&config.ingress.early_udp_ports);
-    terminal.limit_udp_flows(limits::for_udp(open_files));
+    terminal.limit_flows(limits::for_flows(open_files));
 
     let mut tasks = JoinSet::new();
     let mut taken = Vec::new();

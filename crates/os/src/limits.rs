@@ -17,6 +17,12 @@ pub fn raise_open_files() -> u64 {
     }
 }
 
+/// What flows may take of `files`: seven eighths. The rest is left to those that begin, and to
+/// what is no flow.
+pub fn for_flows(files: u64) -> usize {
+    usize::try_from(files / 8 * 7).unwrap_or(usize::MAX)
+}
+
 /// What UDP flows may take of `files`: three quarters. A flood of datagrams must not stop
 /// connections.
 pub fn for_udp(files: u64) -> usize {

@@ -155,6 +155,12 @@ fn for_people(status: &Status) -> String {
             "dns: {} questions, {} answered from what was kept, {} with what had expired, {} not; {} went to the gateway, {} of them ahead of time",
             dns.questions, dns.kept, dns.stale, dns.failed, dns.asked, dns.renewed
         ));
+        if dns.too_many > 0 {
+            lines.push(format!(
+                "  {} not asked: too many of their host were waiting",
+                dns.too_many
+            ));
+        }
     }
     if let Some(choice) = &status.quic {
         lines.extend(quic(choice));

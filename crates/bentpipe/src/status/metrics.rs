@@ -132,6 +132,11 @@ fn text(status: &Status) -> String {
                 dns.stale,
             ),
             ("failed", "Questions not answered", dns.failed),
+            (
+                "too_many",
+                "Questions not asked because too many of their host were waiting",
+                dns.too_many,
+            ),
             ("asked", "Questions that went to the gateway", dns.asked),
             ("renewed", "Questions to renew answers in use", dns.renewed),
         ] {

@@ -9,13 +9,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use h3::error::StreamError;
 use http::Response;
-use tokio::sync::{Semaphore, SemaphorePermit, oneshot, watch};
+use tokio::sync::{oneshot, watch};
+use tracing::field;
 
 use super::connector::Connector;
 use super::gateways::{GatewayState, Gateways};
-use super::hosts::Hosts;
+use super::hosts::{Hosts, OfHost};
 use super::names::Names;
-use super::places::Places;
+use super::places::{NoPlace, Place, Places};
 use super::quic_choice::{Kind, QuicChoice};
 use super::server_name::Hello;
 use super::session::{DownStream, Session};
@@ -29,7 +30,6 @@ use crate::flow::{Carried, FlowError, tcp};
 use crate::session::BidiStream;
 use crate::sockets::{Resolve, Socket};
 use crate::target::{HTTPS, Host, Target};
-use crate::transport::{MAX_FLOWS, MAX_UDP_FLOWS};
 use crate::wire::proxy_status::Refusal;
 
 /// How long a flow waits for a session before it is reset. Browsers give up on a
@@ -58,10 +58,9 @@ pub struct Terminal {
     /// One whose handshake is under way, for what may be sent twice.
     early: watch::Receiver<Option<Session>>,
     gateways: watch::Receiver<Vec<GatewayState>>,
-    flows: Arc<Semaphore>,
     pub(super) hosts: Hosts,
+    pub(super) places: Places,
     stalled: StalledFlows,
-    pub(super) udp: Places,
     pub(super) early_udp_ports: Arc<[u16]>,
     pub(super) tally: Tally,
     names: Names,
@@ -93,10 +92,9 @@ impl Terminal {
             session,
             early: early.subscribe(),
             gateways,
-            flows: Arc::new(Semaphore::new(MAX_FLOWS as usize)),
             hosts: Hosts::default(),
+            places: Places::new(),
             stalled,
-            udp: Places::new(MAX_UDP_FLOWS),
             early_udp_ports: EARLY_UDP_PORTS.into(),
             tally,
             names: Names::default(),
@@ -109,6 +107,12 @@ impl Terminal {
     /// The ports whose first datagrams may go out in early data, in place of [`EARLY_UDP_PORTS`].
     pub fn set_early_udp_ports(&mut self, ports: &[u16]) {
         self.early_udp_ports = ports.into();
+    }
+
+    /// No more than `most` flows are open from now on, each of which is a socket, nor more than a
+    /// session has; of datagrams three quarters of that.
+    pub fn limit_flows(&self, most: usize) {
+        self.places.limit(most);
     }
 
     /// The current session, also when it changes.
@@ -128,7 +132,7 @@ impl Terminal {
 
     /// Carries one application's connection to `target`; returns when it has ended.
     pub async fn carry(&self, socket: impl Socket, target: Target) {
-        self.carry_numbered(socket, target, 0).await;
+        self.carry_of(socket, target, None).await;
     }
 
     /// The same for the host `client`: hosts have equal shares, whatever their number of flows.
@@ -143,13 +147,13 @@ impl Terminal {
         let socket = Watched::new(socket, self.meter(Kind::Tcp, client, &target));
         let ((carried, refusal), name) = match self.name(client, &target) {
             Some(name) => {
-                let over = self.carry_numbered(socket, target, host.number()).await;
+                let over = self.carry_of(socket, target, Some(&host)).await;
                 (over, Some(name))
             }
             None => {
                 let (hello, name) = Hello::new();
                 let socket = Watched::new(socket, hello);
-                let over = self.carry_numbered(socket, target, host.number()).await;
+                let over = self.carry_of(socket, target, Some(&host)).await;
                 (over, name.get().map(|name| name.as_str().into()))
             }
         };
@@ -211,7 +215,7 @@ impl Terminal {
         socket: impl Future<Output = io::Result<S>> + Send,
     ) {
         let host = self.hosts.enter(client);
-        let Some((_place, _open)) = self.begin(&target) else {
+        let Some((_place, _open)) = self.begin(&target, Some(&host)) else {
             return;
         };
         let accepted = async {
@@ -242,17 +246,20 @@ impl Terminal {
         }
     }
 
-    async fn carry_numbered(
+    async fn carry_of(
         &self,
         socket: impl Socket,
         target: Target,
-        host: u32,
+        host: Option<&OfHost>,
     ) -> (Carried, Option<Refusal>) {
-        let Some((_place, _open)) = self.begin(&target) else {
+        let Some((_place, _open)) = self.begin(&target, host) else {
             return (Carried::default(), None);
         };
         let mut socket = Ahead::new(socket);
-        let (carried, result) = match self.open(&target, host, Some(&mut socket)).await {
+        let (carried, result) = match self
+            .open(&target, OfHost::number_of(host), Some(&mut socket))
+            .await
+        {
             Ok((session, stream, said)) => {
                 socket.skip(said);
                 let (carried, result) = self.relay(socket, session, stream, false).await;
@@ -268,14 +275,17 @@ impl Terminal {
         }
     }
 
-    /// A place for a flow to `target`, if there is one.
-    fn begin(&self, target: &Target) -> Option<(SemaphorePermit<'_>, OpenFlow)> {
-        let Ok(place) = self.flows.try_acquire() else {
-            tracing::warn!(%target, "flow reset: {MAX_FLOWS} flows are open already");
-            self.tally.failed("too_many_flows");
-            return None;
-        };
-        Some((place, self.tally.open()))
+    /// A place for a flow of `host` to `target`, if there is one.
+    fn begin(&self, target: &Target, host: Option<&OfHost>) -> Option<(Place, OpenFlow)> {
+        match self.places.take(OfHost::number_of(host)) {
+            Ok(place) => Some((place, self.tally.open())),
+            Err(NoPlace { of_host, of_all }) => {
+                let host = host.map(|host| field::display(host.address()));
+                tracing::warn!(%target, host, "flow reset: of this host {of_host} are open already, of all {of_all}");
+                self.tally.failed("too_many_flows");
+                None
+            }
+        }
     }
 
     /// Carries both directions; the gateway has `answered` that the origin accepts, or will.

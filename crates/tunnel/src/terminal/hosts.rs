@@ -56,6 +56,16 @@ impl Hosts {
 }
 
 impl OfHost {
+    /// The number of the host that `flow` is of; 0 if it is of none.
+    pub fn number_of(flow: Option<&Self>) -> u32 {
+        flow.map_or(0, Self::number)
+    }
+
+    /// The host.
+    pub fn address(&self) -> IpAddr {
+        self.host
+    }
+
     /// The host's number, from 1 on; 0 for a host too many.
     pub fn number(&self) -> u32 {
         self.number

@@ -10,7 +10,8 @@
 //! - `server_name`: and what TLS handshakes say
 //! - [`quic_choice`]: whether applications' own QUIC is tunnelled
 //! - `flows`: applications' connections through it
-//! - `places`, `udp`: their flows of datagrams, which are bounded
+//! - `udp`: and their flows of datagrams
+//! - `places`, of a `room`: how many of both each host may have
 //! - `ip`: IP packets of an interface
 //! - [`dns`]: applications' questions of DNS
 
@@ -20,6 +21,7 @@ mod liveness;
 mod connector;
 mod gateways;
 mod hosts;
+mod room;
 mod places;
 mod names;
 mod server_name;

@@ -1,30 +1,40 @@
-//! The places of UDP flows: a bounded table that one host cannot fill for the others.
+//! The places of flows: a bounded table that one host cannot fill for the others.
 //!
-//! UDP does not say when a flow is over, so a scan of ports or a flood with forged sources
-//! would fill any table. When there is no place, the host with most flows loses the one
-//! that has been idle for longest, found as a second-chance queue finds it (Corbató 1968).
+//! A host's connections that find no [`Room`] are refused. UDP does not say when a flow is over, so a
+//! scan of ports or a flood with forged sources would fill any table: when there is no place, the
+//! host with most UDP flows loses the one that has been idle for longest, found as a second-chance
+//! queue finds it (Corbató 1968).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
+use super::room::Room;
 use crate::flow::udp::Activity;
+use crate::transport::{MAX_FLOWS, MAX_UDP_FLOWS};
+use crate::wire::dns::MAX_UNDER_WAY;
+
+/// Of all flows of a session, those that are left to questions of DNS.
+const MOST: usize = MAX_FLOWS as usize - MAX_UNDER_WAY;
 
 /// A bounded number of places. Clones are the same.
 #[derive(Debug, Clone)]
-pub(super) struct Places(Arc<Shared>);
+pub(super) struct Places(Arc<Mutex<State>>);
 
-#[derive(Debug)]
-struct Shared {
-    most: AtomicUsize,
-    state: Mutex<State>,
+/// Those of one host share what it may have of each; the host by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Holder {
+    Tcp(u32),
+    Udp(u32),
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
+    room: Room<Holder>,
+    most_udp: usize,
     next: u64,
+    /// Flows of UDP.
     taken: BTreeMap<u64, Taken>,
     /// Flows of each host, those first that were looked at or began longest ago.
     hosts: BTreeMap<u32, VecDeque<u64>>,
@@ -41,9 +51,25 @@ struct Taken {
     _evict: oneshot::Sender<()>,
 }
 
-/// A flow's place until it is dropped.
+/// A connection's place until it is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
+    all: Places,
+    host: u32,
+}
+
+/// Why a connection has no place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NoPlace {
+    /// Connections that its host has open.
+    pub(super) of_host: usize,
+    /// Flows that are open, of all hosts.
+    pub(super) of_all: usize,
+}
+
+/// A UDP flow's place until it is dropped.
+#[derive(Debug)]
+pub(super) struct UdpPlace {
     all: Places,
     number: u64,
     host: u32,
@@ -52,26 +78,51 @@ pub(super) struct Place {
 }
 
 impl Places {
-    /// `most` free places.
-    pub(super) fn new(most: usize) -> Self {
-        Self(Arc::new(Shared {
-            most: AtomicUsize::new(most),
-            state: Mutex::default(),
-        }))
+    /// As many as a session has, all free.
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Mutex::new(State {
+            room: Room::new(MOST),
+            most_udp: MAX_UDP_FLOWS,
+            next: 0,
+            taken: BTreeMap::new(),
+            hosts: BTreeMap::new(),
+            by_size: BTreeSet::new(),
+        })))
     }
 
-    /// There are `most` from now on; flows that have a place keep it.
+    /// There are no more than `most` from now on, three quarters of them for UDP; flows that have a
+    /// place keep it.
     pub(super) fn limit(&self, most: usize) {
-        self.0.most.store(most, Ordering::Relaxed);
+        let mut state = self.lock();
+        state.room.limit(most.min(MOST));
+        state.most_udp = (most / 4 * 3).min(MAX_UDP_FLOWS);
     }
 
-    /// A place for a flow of `host`, at the cost of another flow if there is none.
-    pub(super) fn take(&self, host: u32, activity: Arc<Activity>) -> Place {
+    /// A place for a connection of `host`.
+    pub(super) fn take(&self, host: u32) -> Result<Place, NoPlace> {
+        let room = &mut self.lock().room;
+        match room.try_enter(Holder::Tcp(host)) {
+            true => Ok(Place {
+                all: self.clone(),
+                host,
+            }),
+            false => Err(NoPlace {
+                of_host: room.held(Holder::Tcp(host)),
+                of_all: room.taken(),
+            }),
+        }
+    }
+
+    /// A place for a UDP flow of `host`, at the cost of another if there is none.
+    pub(super) fn take_udp(&self, host: u32, activity: Arc<Activity>) -> UdpPlace {
         let (evict, evicted) = oneshot::channel();
         let mut state = self.lock();
-        if state.taken.len() >= self.0.most.load(Ordering::Relaxed) {
+        let is_full = state.taken.len() >= state.most_udp;
+        // Where another host has more, that one has too many.
+        if is_full || !state.room.is_there_for(Holder::Udp(host)) {
             state.evict();
         }
+        state.room.enter(Holder::Udp(host));
         let number = state.next;
         state.next += 1;
         let taken = Taken {
@@ -81,7 +132,7 @@ impl Places {
         };
         state.taken.insert(number, taken);
         state.change(host, |flows| flows.push_back(number));
-        Place {
+        UdpPlace {
             all: self.clone(),
             number,
             host,
@@ -90,7 +141,7 @@ impl Places {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -117,6 +168,7 @@ impl State {
                 continue;
             }
             self.taken.remove(&number);
+            self.room.leave(Holder::Udp(host));
             break;
         }
         self.resize(size, host);
@@ -141,9 +193,16 @@ impl State {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        self.all.lock().room.leave(Holder::Tcp(self.host));
+    }
+}
+
+impl Drop for UdpPlace {
+    fn drop(&mut self) {
         let mut state = self.all.lock();
         if state.taken.remove(&self.number).is_some() {
             let number = self.number;
+            state.room.leave(Holder::Udp(self.host));
             state.change(self.host, |flows| flows.retain(|other| *other != number));
         }
     }
@@ -153,20 +212,23 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    fn is_evicted(place: &mut Place) -> bool {
+    fn is_evicted(place: &mut UdpPlace) -> bool {
         place.evicted.try_recv() == Err(oneshot::error::TryRecvError::Closed)
     }
 
     #[test]
     fn a_flood_of_one_host_costs_only_its_own_idle_flows() {
-        let places = Places::new(100);
-        let mut others: Vec<_> = (0..10).map(|_| places.take(2, Arc::default())).collect();
+        let places = Places::new();
+        places.limit(133);
+        let mut others: Vec<_> = (0..10)
+            .map(|_| places.take_udp(2, Arc::default()))
+            .collect();
         let call = Arc::<Activity>::default();
-        let mut of_call = places.take(1, call.clone());
+        let mut of_call = places.take_udp(1, call.clone());
         let mut flood = VecDeque::new();
         for _ in 0..10_000 {
             call.note();
-            flood.push_back(places.take(1, Arc::default()));
+            flood.push_back(places.take_udp(1, Arc::default()));
             if flood.len() > 200 {
                 assert!(is_evicted(&mut flood[0]));
                 flood.pop_front();
@@ -177,5 +239,42 @@ mod tests {
         drop((flood, of_call, others));
         let state = places.lock();
         assert!(state.taken.is_empty() && state.hosts.is_empty() && state.by_size.is_empty());
+        assert_eq!(state.room.taken(), 0);
+    }
+
+    fn all_of(places: &Places, host: u32) -> Vec<Place> {
+        std::iter::from_fn(|| places.take(host).ok()).collect()
+    }
+
+    #[test]
+    fn connections_and_datagrams_of_one_host_leave_room_for_both_of_others() {
+        let places = Places::new();
+        let connections = all_of(&places, 1);
+        assert_eq!(connections.len(), MOST / 4 * 3);
+        let mut flood: Vec<_> = (0..2 * MOST)
+            .map(|_| places.take_udp(1, Arc::default()))
+            .collect();
+        let lost = flood
+            .iter_mut()
+            .filter_map(|place| is_evicted(place).then_some(()))
+            .count();
+        assert_eq!(flood.len() - lost, MOST / 16 * 3);
+        assert!(places.take(1).is_err());
+        let mut other = places.take_udp(2, Arc::default());
+        let others = all_of(&places, 2);
+        assert!(others.len() > 700, "{}", others.len());
+        flood.extend((0..2 * MOST).map(|_| places.take_udp(1, Arc::default())));
+        assert!(!is_evicted(&mut other));
+        drop((connections, others, flood, other));
+        assert_eq!(places.lock().room.taken(), 0);
+    }
+
+    #[test]
+    fn a_machine_with_few_descriptors_has_few_places() {
+        let places = Places::new();
+        places.limit(100);
+        assert_eq!(all_of(&places, 1).len(), 75);
+        let connections = (1..1000).flat_map(|host| all_of(&places, host));
+        assert_eq!(connections.collect::<Vec<_>>().len(), 100);
     }
 }

@@ -13,7 +13,6 @@ use crate::flow::stream::{Down as _, Up as _};
 use crate::flow::udp::{self, Activity, IdleLimits, Way};
 use crate::sockets::DatagramSocket;
 use crate::target::Target;
-use crate::transport::MAX_UDP_FLOWS;
 use crate::wire::contexts::{self, Contexts};
 use crate::wire::proxy_status::{ErrorKind, Refusal};
 
@@ -36,12 +35,6 @@ pub enum Unreachable {
 }
 
 impl Terminal {
-    /// No more than `most` flows of datagrams are open from now on, nor more than
-    /// [`MAX_UDP_FLOWS`]. Each is a socket.
-    pub fn limit_udp_flows(&self, most: usize) {
-        self.udp.limit(most.min(MAX_UDP_FLOWS));
-    }
-
     /// Carries the datagrams that `socket` exchanges with the application's host `client`
     /// to and from `target`; returns when the flow is over.
     ///
@@ -55,7 +48,7 @@ impl Terminal {
         let host = self.hosts.enter(client);
         let meter = self.meter(Kind::Quic, client, &target);
         let activity = Arc::new(Activity::measured(meter));
-        let mut place = self.udp.take(host.number(), activity.clone());
+        let mut place = self.places.take_udp(host.number(), activity.clone());
         let _open = self.tally.open_udp();
         let result = tokio::select! {
             biased;

@@ -284,11 +284,38 @@ fn a_flood_of_questions_is_bounded_and_other_hosts_are_answered() {
         let (flooded, other) = tokio::join!(flood, other);
         assert_eq!(addresses(&other), [ADDRESS]);
         let failed = |reply: &&Message| reply.metadata.response_code == ResponseCode::ServFail;
-        assert_eq!(flooded.iter().filter(failed).count(), 1000 - 128);
-        assert_eq!(names.resolver.snapshot().asked, 129);
+        assert_eq!(flooded.iter().filter(failed).count(), 1000 - 192);
+        let done = names.resolver.snapshot();
+        assert_eq!((done.asked, done.too_many), (193, 1000 - 192));
         // The flood has left nothing behind.
         let (_, reply) = names.ask("host-999.example.").await;
         assert_eq!(addresses(&reply), [ADDRESS]);
+    });
+}
+
+/// Of one that asks, and does not wait for the answers.
+#[test]
+fn a_host_with_all_the_questions_that_it_may_have_keeps_nobody_else_from_asking() {
+    in_virtual_time(async |clock| {
+        let world = Setup::default().start(&clock);
+        world.internet.1.put(NAME, 300, &[ADDRESS]);
+        let names = Names::of(&world);
+        world.warm().await;
+        for round in 0..10 {
+            let asked = (0..100).map(|number| {
+                let names = &names;
+                async move { names.ask(&format!("host-{round}-{number}.example.")).await }
+            });
+            let asked = futures_util::future::join_all(asked);
+            let _ = tokio::time::timeout(RTT / 100, asked).await;
+        }
+        let began = now();
+        let question = question(NAME).to_vec().unwrap();
+        let host = IpAddr::from([192, 168, 7, 2]);
+        let reply = names.resolver.reply(host, &question, Over::Udp).await;
+        let reply = Message::from_vec(&reply.unwrap()).unwrap();
+        assert_eq!(addresses(&reply), [ADDRESS]);
+        assert!(began.elapsed() < 2 * RTT, "{:?}", began.elapsed());
     });
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::{GATEWAY, GATEWAY_SEED, Setup, TERMINAL_SEED, identity, in_virtual_time, now};
 use bentpipe_tunnel::identity::{Registry as _, tls};
 use bentpipe_tunnel::terminal::Terminal;
-use bentpipe_tunnel::transport::Transport;
+use bentpipe_tunnel::transport::{MAX_FLOWS, Transport};
 use bentpipe_units::Bytes;
 use noq::VarInt;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -48,6 +48,46 @@ fn ten_thousand_flows_are_open_in_one_session() {
             let read = timeout(STUCK, application.read_exact(&mut welcome)).await;
             read.expect("all are open at the same time").unwrap();
         }
+    });
+}
+
+/// Of one that holds what it can get, and is refused the rest.
+#[test]
+fn a_host_with_all_the_flows_that_it_may_have_keeps_nobody_else_out() {
+    const OTHERS: &str = "93.184.216.35:80";
+    const ROUND_TRIP: Duration = Duration::from_millis(500);
+    in_virtual_time(async |clock| {
+        let world = Setup::default().start(&clock);
+        let mut of_greedy = world.internet.serve(ORIGIN);
+        let mut of_other = world.internet.serve(OTHERS);
+        world.warm().await;
+        let greedy: Vec<_> = (0..MAX_FLOWS + 1000)
+            .map(|_| world.connect_from(1, ORIGIN))
+            .collect();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let mut held = Vec::new();
+        while let Ok(stream) = of_greedy.try_recv() {
+            held.push(stream);
+        }
+        let refused = world.terminal.tally().snapshot().failed;
+        let refused = refused.get("too_many_flows").copied().unwrap_or(0);
+        println!("one host has {} flows, {refused} were refused", held.len());
+        assert_eq!(held.len() as u64 + refused, greedy.len() as u64);
+        assert!(held.len() > 10_000, "{}", held.len());
+
+        let begin = now();
+        let mut other = world.connect_from(2, OTHERS);
+        other.write_all(b"hello").await.unwrap();
+        let stream = timeout(ROUND_TRIP, of_other.recv()).await;
+        let mut stream = stream.expect("it has a place").unwrap();
+        let mut hello = [0; 5];
+        stream.read_exact(&mut hello).await.unwrap();
+        assert!(begin.elapsed() < ROUND_TRIP, "{:?}", begin.elapsed());
+        let begin = now();
+        let datagrams = timeout(STUCK, world.open_udp("93.184.216.35:5004"));
+        datagrams.await.expect("so have its datagrams");
+        // Whose host is the greedy one's own.
+        assert!(begin.elapsed() < 2 * ROUND_TRIP, "{:?}", begin.elapsed());
     });
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,6 +23,7 @@ use super::question::{Over, Question};
 use crate::flow::FlowError;
 use crate::gateway::egress::Egress;
 use crate::terminal::flows::Terminal;
+use crate::terminal::room::Room;
 use crate::wire::dns::MAX_UNDER_WAY;
 
 /// The gateway has this long for an answer, sessions that are lost on the way included.
@@ -32,10 +33,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const CLIENT_PATIENCE: Duration = Duration::from_millis(1799);
 /// Time to live of an expired answer (RFC 8767, section 4).
 const STALE_TTL: Duration = Duration::from_secs(30);
-/// Questions of one host that may wait for an answer.
-const MAX_OF_ONE_HOST: usize = 128;
-/// And of all hosts.
+/// Replies that hosts may wait for, of which several may wait for one answer.
 const MAX_WAITING: usize = 2048;
+/// For whom answers are renewed: for no host, and no more than for one.
+const RENEWAL: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// How names are resolved.
 #[derive(Debug, Clone)]
@@ -63,9 +64,10 @@ struct Memory {
     cache: Cache,
     /// Questions that the gateway has been asked, and their answers to come.
     under_way: BTreeMap<Key, Answering>,
+    /// How many of them each host has asked.
+    asking: Room<IpAddr>,
     /// How many replies each host waits for.
-    waiting: BTreeMap<IpAddr, usize>,
-    waiting_all: usize,
+    waiting: Room<IpAddr>,
 }
 
 type Answering = watch::Receiver<Option<Arc<Answer>>>;
@@ -76,6 +78,7 @@ struct Tally {
     kept: AtomicU64,
     stale: AtomicU64,
     failed: AtomicU64,
+    too_many: AtomicU64,
     asked: AtomicU64,
     renewed: AtomicU64,
 }
@@ -91,6 +94,9 @@ pub struct ResolverSnapshot {
     pub stale: u64,
     /// Answered with a failure.
     pub failed: u64,
+    /// Not asked of the gateway, because too many of their host's, or of all, waited for an answer.
+    #[serde(default)]
+    pub too_many: u64,
     /// Questions that went to the gateway.
     pub asked: u64,
     /// Of these, to renew an answer in use.
@@ -117,8 +123,8 @@ impl Resolver {
             memory: Mutex::new(Memory {
                 cache: Cache::new(room),
                 under_way: BTreeMap::new(),
-                waiting: BTreeMap::new(),
-                waiting_all: 0,
+                asking: Room::new(MAX_UNDER_WAY),
+                waiting: Room::new(MAX_WAITING),
             }),
             renewals: Notify::new(),
             tally: Tally::default(),
@@ -155,6 +161,7 @@ impl Resolver {
             kept: read(&tally.kept),
             stale: read(&tally.stale),
             failed: read(&tally.failed),
+            too_many: read(&tally.too_many),
             asked: read(&tally.asked),
             renewed: read(&tally.renewed),
         }
@@ -186,13 +193,16 @@ impl Resolver {
             None => ANSWER_TIMEOUT,
         };
         let waiting = self.wait(host);
-        let answering = waiting.as_ref().and_then(|_| self.ask(key));
+        let answering = waiting.as_ref().and_then(|_| self.ask(host, key));
         let answer = match answering {
             Some(answering) => {
                 let answered = tokio::time::timeout(patience, answered(answering)).await;
                 answered.unwrap_or_else(|_| Answer::none().into())
             }
-            None => Answer::too_many().into(),
+            None => {
+                count(&tally.too_many);
+                Answer::too_many().into()
+            }
         };
         drop(waiting);
         match stale {
@@ -204,14 +214,14 @@ impl Resolver {
         }
     }
 
-    /// The answer to come to `key`, which is asked for once at a time; `None` if too much is
+    /// The answer to come to `key`, which is asked for once at a time; `None` if `host` has too much
     /// under way.
-    fn ask(&self, key: &Key) -> Option<Answering> {
+    fn ask(&self, host: IpAddr, key: &Key) -> Option<Answering> {
         let mut memory = self.lock();
         if let Some(answering) = memory.under_way.get(key) {
             return Some(answering.clone());
         }
-        if memory.under_way.len() >= MAX_UNDER_WAY {
+        if !memory.asking.try_enter(host) {
             return None;
         }
         let (answered, answering) = watch::channel(None);
@@ -226,6 +236,7 @@ impl Resolver {
                 let mut memory = resolver.lock();
                 memory.cache.put(&key, answer.clone(), now());
                 memory.under_way.remove(&key);
+                memory.asking.leave(host);
             }
             resolver.0.renewals.notify_one();
             answered.send_replace(Some(answer));
@@ -271,7 +282,7 @@ impl Resolver {
             }
             let due = self.lock().cache.due(now());
             for key in due {
-                if self.ask(&key).is_some() {
+                if self.ask(RENEWAL, &key).is_some() {
                     count(&self.0.tally.renewed);
                 }
             }
@@ -280,14 +291,8 @@ impl Resolver {
 
     /// A place among those who wait, if there is one.
     fn wait(&self, host: IpAddr) -> Option<Waiting<'_>> {
-        let mut memory = self.lock();
-        let of_host = memory.waiting.get(&host).copied().unwrap_or(0);
-        if of_host >= MAX_OF_ONE_HOST || memory.waiting_all >= MAX_WAITING {
-            return None;
-        }
-        memory.waiting.insert(host, of_host + 1);
-        memory.waiting_all += 1;
-        Some(Waiting {
+        let may = self.lock().waiting.try_enter(host);
+        may.then(|| Waiting {
             resolver: self,
             host,
         })
@@ -300,14 +305,7 @@ impl Resolver {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut memory = self.resolver.lock();
-        memory.waiting_all -= 1;
-        if let Some(of_host) = memory.waiting.get_mut(&self.host) {
-            *of_host -= 1;
-            if *of_host == 0 {
-                memory.waiting.remove(&self.host);
-            }
-        }
+        self.resolver.lock().waiting.leave(self.host);
     }
 }
 
