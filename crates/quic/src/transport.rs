@@ -74,6 +74,10 @@ impl ConnectionParameters {
 
 /// What every connection over a satellite asks of the library, whatever its windows:
 /// controller, acknowledgements, loss detection, first timeouts.
+///
+/// Multipath stays off, as the library has it (`max_concurrent_multipath_paths`), so that a connection has
+/// one path, number 0, for good: when an address changes that path goes on from it, with a new round trip
+/// and controller, and its counters go on. Figures of path 0 are those of the path in use.
 pub fn over_satellite(settings: &Settings, acks: Acks, memory: PathMemory) -> TransportConfig {
     let rtt = first_rtt(settings, &memory);
     let mut frequency = AckFrequencyConfig::default();

@@ -138,9 +138,14 @@ fn a_request_behind_it_is_answered_as_soon_as_before() {
             caller,
             peer,
         } = open;
+        let session = world.terminal.session().borrow().clone().unwrap();
+        let received = || {
+            let path = session.connection().path_stats(noq::PathId::ZERO);
+            path.unwrap().udp_rx.bytes
+        };
         change(&world, how).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let asked = now();
+        let (asked, before) = (now(), received());
         application.write_all(b"more?").await.unwrap();
         caller.send(b"still there?");
         let answering = async {
@@ -157,6 +162,9 @@ fn a_request_behind_it_is_answered_as_soon_as_before() {
         let (took, ()) = tokio::join!(answers, answering);
         println!("{how:?}: {took:?}");
         assert!(took < RTT + SOON, "{how:?}: {took:?}");
+        // There is no other path that figures would have to tell of.
+        assert!(!session.connection().is_multipath_enabled());
+        assert!(received() > before);
     });
 }
 
