@@ -12,7 +12,7 @@ PYTHON := $(VENV)/bin/python
 # Runs a command where network namespaces can be made: as root as it is, otherwise in a user namespace.
 NETADMIN := scripts/with-namespaces
 
-.PHONY: help setup build demo demo-quick test lint unit e2e rough bench conformance controllers budgets studies schemas types fuzz install deb fmt lock clean
+.PHONY: help setup build demo demo-quick test lint unit e2e rough bench conformance controllers budgets studies schemas types fuzz install static deb fmt lock clean
 
 help: ## these lines
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,6 +94,14 @@ conformance: setup build ## ours and others' proxies against e2e/conformance; wr
 PREFIX := /usr/local
 install: build ## binary, manual pages, completions and systemd units below DESTDIR and PREFIX (/usr/local)
 	deploy/install $(BIN) "$(DESTDIR)" "$(PREFIX)"
+
+# Beside what `build` makes, none of which is built again for it. The crate getrandom finds the C library's function in
+# shared libraries alone, and else reads /dev/urandom, which need not be there: hence the system call.
+STATIC := target/static
+static: ## the binary for any Linux of this machine's kind, C library included; writes target/static/bentpipe
+	@host=$$(rustc -vV | sed -n 's/^host: //p') && RUSTFLAGS="$${RUSTFLAGS:-} -C target-feature=+crt-static --cfg getrandom_backend=\"linux_getrandom\"" \
+		cargo build --release --locked -p bentpipe --target "$$host" --target-dir $(STATIC) && \
+		ln -f "$(STATIC)/$$host/release/bentpipe" $(STATIC)/bentpipe
 
 deb: build ## a Debian package; writes out/bentpipe_VERSION_ARCHITECTURE.deb
 	@deploy/deb $(BIN) out

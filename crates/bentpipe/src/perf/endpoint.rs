@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use bentpipe_os::quic_socket;
+use bentpipe_os::resolver::Resolver;
 use bentpipe_perf::ecn::WithoutEcn;
 use bentpipe_perf::parameters::Parameters;
 use bentpipe_quic::layer::Layer as _;
@@ -78,9 +79,15 @@ pub async fn resolve(
     wanted: impl Fn(&SocketAddr) -> bool,
 ) -> Result<(SocketAddr, String), Failure> {
     let (name, port) = split(host, port)?;
-    let address = tokio::net::lookup_host((name.as_str(), port))
-        .await
-        .with_context(|| format!("{name} cannot be resolved"))?
+    let addresses = match name.parse() {
+        Ok(address) => vec![address],
+        Err(_) => Resolver::default()
+            .resolve(&name)
+            .await
+            .with_context(|| format!("{name} cannot be resolved"))?,
+    };
+    let address = (addresses.into_iter())
+        .map(|address| SocketAddr::new(address, port))
         .find(wanted)
         .with_context(|| format!("{name} has no address of that kind"))?;
     Ok((address, name))
