@@ -17,7 +17,7 @@ import pytest
 from bentpipe_lab.net import host
 from bentpipe_lab.net.content import incompressible
 from bentpipe_lab.net.process import Process
-from emulated import GATEWAY, Emulated, bentpipe, emulated
+from emulated import GATEWAY, TERMINAL, Emulated, bentpipe, emulated
 
 SCENARIO = """
 name = "perf"
@@ -382,12 +382,47 @@ def test_a_tcp_server_that_never_answers_is_given_up_and_reported(amount: tuple[
         (["--over", "tcp", "--resume"], "no meaning over TCP"),
         (["--over", "tcp", "--ack-threshold", "3"], "no effect over TCP"),
         (["--over", "tcp", "--initial-window", "0"], "1 to 1000 packets"),
+        (["--streams", "2", "--requests", "5"], "2 streams without a transfer"),
+        (["--controller", "bbr3", "--path", "nowhere"], "--path has no effect with the controller bbr3"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_remedy(options: list[str], said: str) -> None:
     done = bentpipe("perf", "client", "127.0.0.1", *options)
     assert done.returncode == 2
     assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    "option", [("--name", "X"), ("--certificate-out", "X"), ("--www", "."), ("--certificate", "X", "--key", "X")]
+)
+def test_a_server_over_tcp_refuses_what_has_no_effect_there(option: tuple[str, ...]) -> None:
+    done = bentpipe("perf", "server", "--over", "tcp", "--listen", "127.0.0.1:0", *option)
+    assert done.returncode == 2
+    assert f"{option[0]} has no effect over TCP" in done.stderr
+
+
+@pytest.mark.parametrize("over", ["quic", "tcp"])
+@pytest.mark.parametrize("first", ["silent", "refuses"])
+def test_of_a_name_with_several_addresses_the_first_that_answers_is_measured(
+    measured: Measured, tcp: Measured, tmp_path: Path, over: str, first: str
+) -> None:
+    # Nobody has the first on the link; at the client's own address nobody listens.
+    unanswered = "10.98.0.99" if first == "silent" else TERMINAL
+    hosts = tmp_path / "hosts"
+    hosts.write_text(f"{unanswered} perf.test\n{GATEWAY} perf.test\n")
+    mount = 'mount --bind "$1" /etc/hosts && shift && exec "$@"'
+    wrapped = ["unshare", "--mount", "sh", "-c", mount, "sh", str(hosts)]
+    trusts = ["--over", "tcp"] if over == "tcp" else ["--ca", str(measured.certificate)]
+    options = ["--timeout", "2 s", "--download", "100 kB", "--json", "-", *trusts]
+    where = (tcp if over == "tcp" else measured).link.terminal
+    argv = where.command([*wrapped, host.binary(), "perf", "client", "perf.test", *options])
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["peer"] == f"{GATEWAY}:4433"
+    assert report["received_bytes"] == 100_000
+    assert f"{unanswered}:4433" in done.stderr
+    assert "the next address" in done.stderr
 
 
 FILE = 300_000

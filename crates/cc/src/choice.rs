@@ -127,6 +127,11 @@ impl Choice {
         matches!(self, Self::NewReno | Self::Cubic | Self::CubicSearch)
     }
 
+    /// Whether the controller learns of the path what the next connection can start from (Careful Resume, RFC 9959).
+    pub const fn resumes(self) -> bool {
+        !matches!(self, Self::Bbr3 | Self::Fixed)
+    }
+
     /// Published controllers beside which ours is measured.
     pub const REFERENCES: [Self; 3] = [Self::Bbr3, Self::Cubic, Self::NewReno];
 }

@@ -333,7 +333,7 @@ impl Connection for TcpConnection {
 }
 
 fn refused(error: &io::Error, address: SocketAddr) -> PerfError {
-    PerfError::Connect {
+    PerfError::Unreached {
         address,
         why: match error.kind() {
             io::ErrorKind::ConnectionRefused => {

@@ -20,6 +20,14 @@ pub enum PerfError {
         /// UDP or TCP.
         protocol: &'static str,
     },
+    /// Nobody takes connections there, or no way leads there.
+    #[error("cannot connect to {address}: {why}")]
+    Unreached {
+        /// Who was to be reached.
+        address: SocketAddr,
+        /// Why not.
+        why: String,
+    },
     /// The server's certificate.
     #[error(
         "the certificate of {address} is not trusted ({why}); give its CA or itself with --ca FILE, or its key's --fingerprint, which `bentpipe perf server` prints"
@@ -119,6 +127,11 @@ fn tls(error: &noq_proto::TransportError) -> Option<&rustls::Error> {
 }
 
 impl PerfError {
+    /// Whether nobody has answered at the address: of a server with several, another may.
+    pub const fn is_of_the_address(&self) -> bool {
+        matches!(self, Self::Unanswered { .. } | Self::Unreached { .. })
+    }
+
     /// What the end of a connection to `address` means.
     pub fn connection(error: &ConnectionError, address: SocketAddr, alpn: &[u8]) -> Self {
         let code = match error {

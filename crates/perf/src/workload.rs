@@ -133,6 +133,12 @@ impl Workload {
             return wrong(format!("{} streams: give 1 to {most}", self.streams));
         }
         let transfers = self.download.is_some() || self.upload.is_some();
+        if self.streams > 1 && !transfers {
+            return wrong(format!(
+                "{} streams without a transfer: requests and datagrams have none of them; give a download or an upload",
+                self.streams
+            ));
+        }
         if !transfers && self.requests.is_none() && self.datagrams.is_none() {
             return wrong(
                 "nothing to do: give a download, an upload, requests or datagrams".into(),

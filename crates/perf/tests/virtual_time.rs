@@ -420,6 +420,20 @@ fn a_workload_that_cannot_be_is_refused() {
         ),
         (
             Workload {
+                streams: 2,
+                requests: Some(Requests {
+                    amount: RequestAmount::Count(1),
+                    request: Bytes::new(8),
+                    response: Bytes::new(8),
+                    every: Span::ZERO,
+                }),
+                download: None,
+                ..Workload::default()
+            },
+            "2 streams without a transfer",
+        ),
+        (
+            Workload {
                 interval: Span::ZERO,
                 ..Workload::default()
             },

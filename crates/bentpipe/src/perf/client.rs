@@ -19,8 +19,8 @@ use noq::TokioRuntime;
 
 use super::options::{Over, Transport, reported};
 use super::path::PathFile;
-use super::peer::Peer;
-use super::results::{Measured, Outputs, Results};
+use super::peer::{Peer, Tried, first_that_answers};
+use super::results::{Outputs, Results};
 use crate::daemon::{self, StopSignals};
 use crate::failure::Failure;
 
@@ -201,14 +201,18 @@ async fn over_tcp(
     options: TcpOptions,
     outputs: Outputs,
 ) -> Result<(), Failure> {
-    let (address, _) = command.peer.resolve(&command.host).await?;
-    let own = reported(&options);
-    let dialler = TcpDialler {
-        address,
-        options,
-        patience: command.peer.timeout,
-    };
-    measure(&dialler, workload, own, outputs).await.finish()
+    let (addresses, _) = command.peer.resolve(&command.host).await?;
+    let mut outputs = outputs;
+    let measured = first_that_answers(&addresses, async |address| {
+        let dialler = TcpDialler {
+            address,
+            options: options.clone(),
+            patience: command.peer.timeout,
+        };
+        Ok(measure(&dialler, workload, reported(&options), &mut outputs).await)
+    });
+    let report = measured.await?;
+    outputs.end(report).finish()
 }
 
 async fn over_quic(
@@ -218,25 +222,32 @@ async fn over_quic(
     path: &PathFile,
     outputs: Outputs,
 ) -> Result<(), Failure> {
-    let dialled = command
-        .peer
-        .dialler(&command.host, Application::Perf, parameters, path);
-    let (dialler, quic) = dialled.await?;
-    let measured = measure(&dialler, workload, parameters.into(), outputs).await;
-    // The server is told why, also when its certificate was refused.
-    daemon::patiently(quic.wait_idle()).await;
+    let (addresses, name) = command.peer.resolve(&command.host).await?;
+    let mut outputs = outputs;
+    let measured = first_that_answers(&addresses, async |address| {
+        let server = (address, name.as_str());
+        let dialled = command
+            .peer
+            .dialler(server, Application::Perf, parameters, path);
+        let (dialler, quic) = dialled?;
+        let tried = measure(&dialler, workload, parameters.into(), &mut outputs).await;
+        // The server is told why, also when its certificate was refused.
+        daemon::patiently(quic.wait_idle()).await;
+        Ok(tried)
+    });
+    let report = measured.await?;
     let kept = path.write();
-    measured.finish()?;
+    outputs.end(report).finish()?;
     kept
 }
 
-/// Measures, with a table of it for people while it goes on. A signal ends it, and what there is is reported.
+/// Measures towards one address, with a table of it for people while it goes on. A signal ends it, and what there is is reported.
 async fn measure<D: Dial>(
     dialler: &D,
     workload: &Workload,
     own: ParametersReport,
-    mut outputs: Outputs,
-) -> Measured {
+    outputs: &mut Outputs,
+) -> Tried {
     let controller = own
         .controller
         .clone()
@@ -254,9 +265,13 @@ async fn measure<D: Dial>(
     let mut record = |record: &_| outputs.record(record);
     let asked = own.clone();
     let report = client::run(dialler, &clock, workload, own, stop, &mut record).await;
+    let unanswered = matches!(&report, Err(error) if error.is_of_the_address());
     let failed = |error| {
         let what = workload.to_string();
         Report::failed(dialler.kind(), dialler.peer(), asked, what, &error)
     };
-    outputs.end(report.unwrap_or_else(failed))
+    Tried {
+        report: report.unwrap_or_else(failed),
+        unanswered,
+    }
 }

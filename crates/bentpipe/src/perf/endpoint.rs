@@ -72,12 +72,13 @@ pub fn roots(file: Option<&Path>) -> Result<RootCertStore, Failure> {
     Ok(roots)
 }
 
-/// The first address of `host`, which may have a port, that is `wanted`.
+/// The addresses of `host`, which may have a port, that are `wanted`, in the order in which the machine would try them;
+/// at least one. And its name.
 pub async fn resolve(
     host: &str,
     port: u16,
     wanted: impl Fn(&SocketAddr) -> bool,
-) -> Result<(SocketAddr, String), Failure> {
+) -> Result<(Vec<SocketAddr>, String), Failure> {
     let (name, port) = split(host, port)?;
     let addresses = match name.parse() {
         Ok(address) => vec![address],
@@ -86,11 +87,15 @@ pub async fn resolve(
             .await
             .with_context(|| format!("{name} cannot be resolved"))?,
     };
-    let address = (addresses.into_iter())
+    let mut addresses: Vec<_> = (addresses.into_iter())
         .map(|address| SocketAddr::new(address, port))
-        .find(wanted)
-        .with_context(|| format!("{name} has no address of that kind"))?;
-    Ok((address, name))
+        .filter(wanted)
+        .collect();
+    addresses.dedup();
+    if addresses.is_empty() {
+        return Err(anyhow::anyhow!("{name} has no address of that kind").into());
+    }
+    Ok((addresses, name))
 }
 
 /// `host` into its name and port: `example.net`, `example.net:443`, `192.0.2.1:443`,

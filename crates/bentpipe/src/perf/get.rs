@@ -18,7 +18,7 @@ use noq::TokioRuntime;
 use super::files::{Directory, Nowhere};
 use super::options::{Over, Transport};
 use super::path::PathFile;
-use super::peer::Peer;
+use super::peer::{Peer, Tried, first_that_answers};
 use super::results::{Outputs, Results};
 use crate::daemon::{self, StopSignals};
 use crate::failure::Failure;
@@ -158,33 +158,32 @@ async fn over_quic(
         Alpn::H3 => Application::Http3,
         Alpn::HqInterop => Application::Http09,
     };
-    let dialled = command.peer.dialler(host, application, parameters, path);
-    let (dialler, quic) = dialled.await?;
-    outputs.begin(&format!(
-        "{} files from {}",
-        fetch.files.len(),
-        dialler.peer()
-    ));
-    let clock = Clock::new(Arc::new(TokioRuntime));
-    let mut signals = StopSignals::new();
-    let stop = async {
-        signals.stop().await;
-    };
-    let mut record = |record: &_| outputs.record(record);
-    let own = || parameters.into();
-    let report = files::run(&dialler, &clock, fetch, own(), stop, &mut record).await;
-    let failed = |error| {
-        Report::failed(
-            dialler.kind(),
-            dialler.peer(),
-            own(),
-            fetch.what(application),
-            &error,
-        )
-    };
-    let report = report.unwrap_or_else(failed);
-    // The server is told why, also when its certificate was refused.
-    daemon::patiently(quic.wait_idle()).await;
+    let (addresses, name) = command.peer.resolve(host).await?;
+    let measured = first_that_answers(&addresses, async |address| {
+        let server = (address, name.as_str());
+        let (dialler, quic) = command
+            .peer
+            .dialler(server, application, parameters, path)?;
+        outputs.begin(&format!("{} files from {address}", fetch.files.len()));
+        let clock = Clock::new(Arc::new(TokioRuntime));
+        let mut signals = StopSignals::new();
+        let stop = async {
+            signals.stop().await;
+        };
+        let mut record = |record: &_| outputs.record(record);
+        let own = || parameters.into();
+        let report = files::run(&dialler, &clock, fetch, own(), stop, &mut record).await;
+        let unanswered = matches!(&report, Err(error) if error.is_of_the_address());
+        let failed = |error| {
+            let what = fetch.what(application);
+            Report::failed(dialler.kind(), address, own(), what, &error)
+        };
+        let report = report.unwrap_or_else(failed);
+        // The server is told why, also when its certificate was refused.
+        daemon::patiently(quic.wait_idle()).await;
+        Ok(Tried { report, unanswered })
+    });
+    let report = measured.await?;
     let kept = path.write();
     outputs.end(report).finish()?;
     kept

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bentpipe_cc::Choice;
 use bentpipe_os::initial_window::InitialWindow;
 use bentpipe_os::tcp_options::TcpOptions;
 use bentpipe_perf::parameters::{AckRequest, Parameters, Version};
@@ -112,6 +113,11 @@ impl Transport {
             Some(name) => selection(name)?,
             None => settings.controller,
         };
+        if self.path.is_some() && !Option::<Choice>::from(controller).is_some_and(Choice::resumes) {
+            return Err(Failure::Configuration(format!(
+                "--path has no effect with the controller {controller}, which learns nothing to start from; leave it out"
+            )));
+        }
         let parameters = Parameters {
             version: match self.quic_version.as_deref() {
                 Some("2") => Version::Two,

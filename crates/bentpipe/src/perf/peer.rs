@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bentpipe_perf::parameters::Parameters;
 use bentpipe_perf::protocol::{Application, PORT};
 use bentpipe_perf::quic::{QuicDialler, Target};
+use bentpipe_perf::report::Report;
 use bentpipe_perf::tls::Trust;
 use bentpipe_quic::fingerprint::Fingerprint;
 use bentpipe_units::Span;
@@ -20,14 +21,14 @@ use crate::failure::Failure;
 /// Whom a client trusts, and how it connects.
 #[derive(Debug, Args)]
 pub struct Peer {
-    /// How long the server may take to answer the first packet
+    /// How long the server may take to answer the first packet; of a name with several addresses the next is tried then
     #[arg(long, value_name = "TIME", default_value = "10 s")]
     pub timeout: Span,
     /// End when nothing has moved for so long: with a server that takes a request and never answers it, or a path
     /// that is dead. Pauses between requests do not count
     #[arg(long, value_name = "TIME", default_value = "60 s")]
     pub stall: Span,
-    /// Of a name's addresses take one of IPv4; otherwise it is the first of any
+    /// Of a name's addresses take one of IPv4; otherwise it is the first of any that answers
     #[arg(short = '4', long, conflicts_with = "ipv6")]
     ipv4: bool,
     /// Take one of IPv6
@@ -48,14 +49,41 @@ pub struct Peer {
     name: Option<String>,
 }
 
+/// How a measurement towards one address went.
+#[derive(Debug)]
+pub struct Tried {
+    /// What is told of it.
+    pub report: Report,
+    /// Nobody has answered there.
+    pub unanswered: bool,
+}
+
+/// Measures towards the first of `addresses` that answers. One is tried after the other (RFC 8305 would race them): a
+/// second handshake on the way would be measured with the first.
+pub async fn first_that_answers(
+    addresses: &[SocketAddr],
+    mut measure: impl AsyncFnMut(SocketAddr) -> Result<Tried, Failure>,
+) -> Result<Report, Failure> {
+    let (last, others) = addresses.split_last().expect("a host that was resolved");
+    for address in others {
+        let tried = measure(*address).await?;
+        if !tried.unanswered {
+            return Ok(tried.report);
+        }
+        let why = tried.report.error.unwrap_or_default();
+        tracing::warn!("{why}; the next address of that name is tried");
+    }
+    Ok(measure(*last).await?.report)
+}
+
 impl Peer {
     /// Whether any of it has no meaning without TLS.
     pub fn needs_tls(&self) -> bool {
         self.ca.is_some() || self.fingerprint.is_some() || self.name.is_some() || self.resume
     }
 
-    /// The address of `host`, and its name.
-    pub async fn resolve(&self, host: &str) -> Result<(SocketAddr, String), Failure> {
+    /// The addresses of `host`, at least one, and its name.
+    pub async fn resolve(&self, host: &str) -> Result<(Vec<SocketAddr>, String), Failure> {
         let wanted = |address: &SocketAddr| match (self.ipv4, self.ipv6) {
             (true, _) => address.is_ipv4(),
             (_, true) => address.is_ipv6(),
@@ -64,10 +92,11 @@ impl Peer {
         endpoint::resolve(host, PORT, wanted).await
     }
 
-    /// Makes QUIC connections to `host`, in the application protocol that is asked for.
-    pub async fn dialler(
+    /// Makes QUIC connections to `address` of the server with that name, in the application protocol that is asked
+    /// for.
+    pub fn dialler(
         &self,
-        host: &str,
+        (address, name): (SocketAddr, &str),
         application: Application,
         parameters: &Parameters,
         path: &PathFile,
@@ -76,7 +105,6 @@ impl Peer {
             Some(key) => Trust::Key(key),
             None => Trust::Roots(Arc::new(endpoint::roots(self.ca.as_deref())?)),
         };
-        let (address, name) = self.resolve(host).await?;
         let local: SocketAddr = match address {
             SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
             SocketAddr::V6(_) => ([0_u16; 8], 0).into(),
@@ -85,7 +113,7 @@ impl Peer {
             .map_err(anyhow::Error::from)?;
         let target = Target {
             address,
-            name: self.name.clone().unwrap_or(name),
+            name: self.name.clone().unwrap_or_else(|| name.to_owned()),
             trust,
             application,
             resume: self.resume,

@@ -43,13 +43,8 @@ pub struct Command {
     /// The certificate's private key (PEM)
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
-    /// Names for the certificate that is made
-    #[arg(
-        long,
-        value_name = "NAME",
-        default_value = "localhost",
-        conflicts_with = "certificate"
-    )]
+    /// Names for the certificate that is made [default: localhost]
+    #[arg(long, value_name = "NAME", conflicts_with = "certificate")]
     name: Vec<String>,
     /// Write the certificate that is made to FILE, for the clients' --ca
     #[arg(long, value_name = "FILE", conflicts_with = "certificate")]
@@ -75,7 +70,11 @@ pub struct Command {
 impl Command {
     fn credentials(&self) -> Result<Credentials, Failure> {
         let (Some(certificate), Some(key)) = (&self.certificate, &self.key) else {
-            let (credentials, pem) = Credentials::generate(self.name.clone())
+            let names = match &self.name[..] {
+                [] => vec!["localhost".to_owned()],
+                names => names.to_vec(),
+            };
+            let (credentials, pem) = Credentials::generate(names)
                 .map_err(|error| Failure::Configuration(format!("--name: {error}")))?;
             if let Some(path) = &self.certificate_out {
                 std::fs::write(path, pem).map_err(|error| Failure::file(path, error))?;
@@ -89,6 +88,18 @@ impl Command {
             chain: endpoint::certificates(certificate)?,
             key: private,
         })
+    }
+
+    /// An option that is given and says nothing over TCP.
+    fn without_effect_over_tcp(&self) -> Option<&'static str> {
+        [
+            ("--certificate", self.certificate.is_some()),
+            ("--name", !self.name.is_empty()),
+            ("--certificate-out", self.certificate_out.is_some()),
+            ("--www", self.www.is_some()),
+        ]
+        .into_iter()
+        .find_map(|(name, given)| given.then_some(name))
     }
 
     fn files(&self) -> Result<Option<Arc<dyn Files>>, Failure> {
@@ -120,10 +131,10 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     match command.transport.over {
         Over::Quic => over_quic(command, &path, service),
         Over::Tcp => {
-            if command.key.is_some() || command.certificate_out.is_some() || files.is_some() {
-                return Err(Failure::Configuration(
-                    "TCP is unencrypted and serves no files: leave --certificate, --key, --certificate-out and --www out".into(),
-                ));
+            if let Some(name) = command.without_effect_over_tcp() {
+                return Err(Failure::Configuration(format!(
+                    "{name} has no effect over TCP, which is unencrypted and serves no files; leave it out"
+                )));
             }
             let options = command
                 .transport

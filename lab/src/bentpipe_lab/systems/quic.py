@@ -9,7 +9,7 @@ from bentpipe_lab.net.link import Link
 from bentpipe_lab.net.topology import Topology
 from bentpipe_lab.systems.contract import Settings, Simulation, System
 
-FIELDS = frozenset({"ack_after", "granularity", "idle", "initial_rtt", "packet", "warm"})
+FIELDS = frozenset({"ack_after", "granularity", "idle", "initial_rtt", "pacing", "packet", "warm"})
 """What a plan may set of both ends, as fields of the simulator's flow; the others follow from workload and axes."""
 
 

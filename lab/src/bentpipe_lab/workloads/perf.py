@@ -65,6 +65,7 @@ class Perf(Workload):
         "initial_window": Option("10", check=whole),
         "seconds": Option(SECONDS, check=whole),
         "resumed": Option("no", ("no", "yes")),
+        "pacing": Option("yes", ("yes", "no")),
         "over": Option(QUIC, (QUIC, TCP)),
         "qlog": Option("no", ("no", "yes")),
     }
@@ -87,6 +88,8 @@ class Perf(Workload):
             product.check_controller(self.option("controller"))
         elif self.option("qlog") == "yes":
             raise PlanError('workload.qlog = "yes": over TCP there is none')
+        elif self.option("pacing") == "no":
+            raise PlanError('workload.pacing = "no": over TCP it is the kernel\'s')
 
     def run(self, path: Topology) -> Outcome:
         """One connection; the receiver's and the sender's reports of it."""
@@ -96,6 +99,7 @@ class Perf(Workload):
         ends = [
             "--over", self.over.lower(), "--controller", self.option("controller"),
             "--initial-window", self.option("initial_window"), "--json", "-",
+            *(["--no-pacing"] if self.option("pacing") == "no" else []),
         ]  # fmt: skip
         own: list[str | Path] = ["--certificate", identity.chain, "--key", identity.key] if quic else []
         trusted: list[str | Path] = ["--ca", authority.certificate, "--name", content.PERF_HOST] if quic else []
