@@ -53,6 +53,16 @@ def test_server_ends_first_and_still_hears_the_rest(tunnel: Bentpipe, address: s
         assert digest(read_to_end(peer)) == digest(rest)
 
 
+def test_an_urgent_byte_is_a_byte_of_the_stream(tunnel: Bentpipe) -> None:
+    with conversation(tunnel.path) as (client, peer):
+        for sender, reader in ((client, peer), (peer, client)):
+            sender.sendall(b"before")
+            sender.send(b"!", socket.MSG_OOB)
+            sender.sendall(b"after")
+            sender.shutdown(socket.SHUT_WR)
+            assert read_to_end(reader) == b"before!after"
+
+
 def test_both_directions_at_once(tunnel: Bentpipe) -> None:
     up, down = payload(2_000_000, "up"), payload(2_000_000, "down")
     with conversation(tunnel.path) as (client, peer):

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from bentpipe_lab.net import host
-from bentpipe_lab.net.process import Process
 from bentpipe_lab.net.topology import GROUND, LAN, PRIVATE4, SATELLITE, SERVER4, SERVER6, Topology, topology
 from conversation import (
     Server,
@@ -24,11 +23,7 @@ from conversation import (
     reset,
     send_in_background,
 )
-
-SECOND_BOX = f"{SATELLITE.far4}:5991"
-READY = "tcp-pep: "
-NETWORKS = f"10.77.2.0/24,{PRIVATE4}/32,fd77:0:0:2::/64"
-"""Where the servers are, private here."""
+from pep import BOXES, READY, SECOND_BOX, start
 
 
 @pytest.fixture
@@ -37,24 +32,6 @@ def path(tmp_path: Path) -> Iterator[Topology]:
         yield built
 
 
-def start(path: Topology, boxes: str, *options: str) -> list[Process]:
-    """Start the proxy in one box or in two; `options` are the gateway's."""
-    pep = (host.binary(), "tcp-pep")
-    if boxes == "integrated":
-        started = [path.start("pep", path.gateway, [*pep, "--interfaces", "sat0", *options])]
-    else:
-        listen = ("--listen", SECOND_BOX, "--from", f"{SATELLITE.near4}/32", "--allow", NETWORKS)
-        via = ("--interfaces", "lan0", "--via", SECOND_BOX)
-        started = [
-            path.start("second", path.gateway, [*pep, *listen, *options]),
-            path.start("first", path.terminal, [*pep, *via]),
-        ]
-    for process in started:
-        process.wait_line(READY)
-    return started
-
-
-BOXES = pytest.mark.parametrize("boxes", ["integrated", "distributed"])
 # The gateway leaves alone what it is connected to itself; this address of the server's is behind a router.
 FAR = PRIVATE4
 

@@ -69,6 +69,8 @@ impl TcpFlow {
 pub(crate) fn prepare(socket: SockRef<'_>) -> io::Result<()> {
     let (idle, interval, probes) = KEEPALIVE;
     socket.set_tcp_nodelay(true)?;
+    // An urgent byte is one of the stream, where it stands (RFC 6093, section 6); the kernel would keep it back.
+    socket.set_out_of_band_inline(true)?;
     // What is not sent yet waits here, where it is counted, not in the kernel.
     socket.set_tcp_notsent_lowat(UNSENT)?;
     socket.set_tcp_keepalive(

@@ -32,6 +32,8 @@ const BUFFER: usize = 64 * 1024;
 const CONNECTIONS: usize = 4096;
 /// A box that has not said where to by then is let go.
 const HEADER_PATIENCE: Duration = Duration::from_secs(10);
+/// An origin that has not answered by then is not waited for, as by the gateway of a tunnel.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
 /// Wait after a failed accept: out of descriptors, most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What tells the marks of the two sides apart ("bq" and "br" in ASCII), beside the port.
@@ -279,15 +281,38 @@ async fn accept(listener: TcpListener, proxy: Arc<Proxy>) {
 }
 
 impl Proxy {
-    /// Carries a client's connection on, until both directions have ended or one has failed;
-    /// then the other is reset.
+    /// Carries a client's connection on, until both directions have ended or one end is reset, and be it while
+    /// nothing can be written to the other; then the other is reset.
     async fn carry(&self, stream: TcpStream, client: SocketAddr) -> io::Result<()> {
         let own_address = stream.local_addr()?;
         let mut here = TcpFlow::new(stream)?;
+        let gone = here.reset();
+        let mut there = tokio::select! {
+            there = self.onwards(&mut here, client, own_address) => there?,
+            error = gone => return Err(error),
+        };
+        let gone = (here.reset(), there.reset());
+        tokio::select! {
+            carried = copy_bidirectional_with_sizes(&mut here, &mut there, BUFFER, BUFFER) => carried?,
+            error = gone.0 => return Err(error),
+            error = gone.1 => return Err(error),
+        };
+        here.close();
+        there.close();
+        Ok(())
+    }
+
+    /// The connection onwards for a client's, whose destination is its `own_address` where it was taken.
+    async fn onwards(
+        &self,
+        here: &mut TcpFlow,
+        client: SocketAddr,
+        own_address: SocketAddr,
+    ) -> io::Result<TcpFlow> {
         let (client, destination) = match &self.incoming {
             Incoming::Taken => (client, own_address),
             Incoming::Told(_) => {
-                let told = tokio::time::timeout(HEADER_PATIENCE, header::read(&mut here));
+                let told = tokio::time::timeout(HEADER_PATIENCE, header::read(here));
                 told.await.map_err(|_| io::ErrorKind::TimedOut)??
             }
         };
@@ -297,21 +322,16 @@ impl Proxy {
                 .check(destination.ip(), &own)
                 .map_err(|why| io::Error::other(format!("{destination}: {why}")))?;
         }
-        let mut there = match self.onwards {
-            Onwards::Via(next) => {
-                let mut there = TcpFlow::new(self.next.connect(next).await?)?;
-                there
-                    .write_all(&header::write(client, destination)?)
-                    .await?;
-                there
-            }
-            Onwards::Destination | Onwards::Allowed(..) => {
-                TcpFlow::new(self.next.connect(destination).await?)?
-            }
+        let to = match self.onwards {
+            Onwards::Via(next) => next,
+            Onwards::Destination | Onwards::Allowed(..) => destination,
         };
-        copy_bidirectional_with_sizes(&mut here, &mut there, BUFFER, BUFFER).await?;
-        here.close();
-        there.close();
-        Ok(())
+        let connected = tokio::time::timeout(CONNECT_PATIENCE, self.next.connect(to)).await;
+        let mut there = TcpFlow::new(connected.map_err(|_| io::ErrorKind::TimedOut)??)?;
+        if let Onwards::Via(_) = self.onwards {
+            let header = header::write(client, destination)?;
+            there.write_all(&header).await?;
+        }
+        Ok(there)
     }
 }
