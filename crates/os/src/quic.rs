@@ -16,6 +16,22 @@ use crate::quic_socket::{self, Received};
 /// The versions that gateways speak: QUIC version 1 (RFC 9000, section 15).
 const SPOKEN: &[u32] = &[1];
 
+/// Of an endpoint whose reset key and connection IDs follow from secrets that stay the same, each for a purpose: one
+/// that has restarted tells its peers so (stateless reset, RFC 9000, section 10.3).
+pub fn known_after_a_restart(secret: impl Fn(&str) -> [u8; 32]) -> EndpointConfig {
+    let reset = secret("bentpipe stateless reset");
+    let mut config = EndpointConfig::new(Arc::new(ring::hmac::Key::new(
+        ring::hmac::HMAC_SHA256,
+        &reset,
+    )));
+    let secret = secret("bentpipe connection IDs");
+    let key = u64::from_le_bytes(secret[..8].try_into().expect("eight of 32 bytes"));
+    config.cid_generator(Arc::new(move || {
+        Box::new(HashedConnectionIdGenerator::from_key(key))
+    }));
+    config
+}
+
 /// An endpoint at `address`. With `server` it also accepts sessions.
 ///
 /// Its reset key and connection IDs follow from `identity`, so that an end which has
@@ -29,16 +45,7 @@ pub fn endpoint(
     server: Option<noq::ServerConfig>,
     mark: Option<u32>,
 ) -> io::Result<(Endpoint, Received)> {
-    let reset = identity.derived_secret("bentpipe stateless reset");
-    let mut config = EndpointConfig::new(Arc::new(ring::hmac::Key::new(
-        ring::hmac::HMAC_SHA256,
-        &reset,
-    )));
-    let secret = identity.derived_secret("bentpipe connection IDs");
-    let key = u64::from_le_bytes(secret[..8].try_into().expect("eight of 32 bytes"));
-    config.cid_generator(Arc::new(move || {
-        Box::new(HashedConnectionIdGenerator::from_key(key))
-    }));
+    let mut config = known_after_a_restart(|purpose| identity.derived_secret(purpose));
     if server.is_some() {
         // Others are answered by version negotiation, which terminals ask for on purpose.
         config.supported_versions(SPOKEN.to_vec());

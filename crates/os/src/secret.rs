@@ -1,4 +1,4 @@
-//! Secrets: drawn from the system, kept where only their owner reads them.
+//! Secrets: drawn from the system, kept where only their owner reads them, and what follows from them.
 
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -15,6 +15,13 @@ pub fn random() -> io::Result<[u8; 32]> {
 pub fn seed() -> io::Result<u64> {
     let [a, b, c, d, e, f, g, h, ..] = random()?;
     Ok(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
+}
+
+/// A secret for one purpose that follows from another secret, such as a private key (HMAC-SHA256).
+pub fn derived(from: &[u8], purpose: &str) -> [u8; 32] {
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, from);
+    let tag = ring::hmac::sign(&key, purpose.as_bytes());
+    tag.as_ref().try_into().expect("HMAC-SHA256 gives 32 bytes")
 }
 
 /// Replaces `path` by a file with `text` that only its owner may read. A crash or a

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use bentpipe_os::machine::Machine;
 use bentpipe_os::privileges::{self, Needs};
-use bentpipe_os::{quic_socket, secret};
+use bentpipe_os::{quic, quic_socket, secret};
 use bentpipe_quic::layer::Layer as _;
 use bentpipe_quic::version2::socket::Version2;
 use bentpipe_quicpep::close::Code;
@@ -21,7 +21,7 @@ use bentpipe_quicpep::proxy::{self, Configuration, Proxy};
 use bentpipe_quicpep::tls::{self, Authority, Certificates};
 use bentpipe_tunnel::sockets::Resolve as _;
 use clap::{Args, Subcommand};
-use noq::{Endpoint, EndpointConfig, TokioRuntime};
+use noq::{Endpoint, TokioRuntime};
 use rustls::RootCertStore;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -144,19 +144,22 @@ fn start(path: &Path) -> Result<(), Failure> {
     config.check().map_err(|why| Failure::file(path, why))?;
     log::set_level(&config.log);
     let certificates = certificates(path, &config)?;
+    let key = private_key(path, &config);
+    let key = std::fs::read(&key).map_err(|error| Failure::file(&key, error))?;
     let roots = roots(&config)?;
     let needs = Needs {
         network_administration: false,
         low_ports: config.listen.port() < 1024,
     };
     privileges::give_up(config.user.as_deref(), needs).map_err(anyhow::Error::from)?;
-    daemon::run(|_| serve(config, certificates, roots))
+    daemon::run(|_| serve(config, certificates, roots, &key))
 }
 
 async fn serve(
     config: QuicPep,
     certificates: Certificates,
     roots: RootCertStore,
+    key: &[u8],
 ) -> Result<(), Failure> {
     let mut signals = daemon::StopSignals::new();
     let certificates = Arc::new(certificates);
@@ -169,6 +172,7 @@ async fn serve(
         hellos.tap(socket),
         Some(server.clone()),
         config.towards_clients.version_number(),
+        key,
     )?;
     let onwards = quic_socket::bind(([0u16; 8], 0).into(), false)
         .or_else(|_| quic_socket::bind(([0, 0, 0, 0], 0).into(), false))
@@ -177,6 +181,7 @@ async fn serve(
         Version2.over(onwards.0),
         None,
         config.towards_next.version_number(),
+        key,
     )?;
     let routes = config.routes();
     let mut next_side = config.towards_next.clone();
@@ -219,16 +224,25 @@ async fn serve(
     Ok(())
 }
 
+/// An endpoint of the proxy with that private key, which its peers know again: to a proxy before it that has connections
+/// ready it says at once that it was started anew.
 fn endpoint(
     socket: Box<dyn noq::AsyncUdpSocket>,
     server: Option<noq::ServerConfig>,
     version: u32,
+    key: &[u8],
 ) -> Result<Endpoint, Failure> {
-    let mut config = EndpointConfig::default();
+    let mut config = quic::known_after_a_restart(|purpose| secret::derived(key, purpose));
     config.supported_versions(vec![version]);
     let endpoint =
         Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(TokioRuntime));
     Ok(endpoint.map_err(anyhow::Error::from)?)
+}
+
+/// The file with the private key of what clients are shown, or of the authority that makes it.
+fn private_key(path: &Path, config: &QuicPep) -> PathBuf {
+    let [authority, _] = authority_files(path);
+    config.key.clone().unwrap_or(authority)
 }
 
 /// What clients are shown.
