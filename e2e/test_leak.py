@@ -122,6 +122,15 @@ def test_nobody_of_the_lan_has_answers_sent_past_the_tunnel(path: Topology) -> N
                 connection.setblocking(False)
                 connection.connect_ex((address, 80))
             heard.append(bool(ready([client], 1.0)))
+    # Nor does the terminal itself answer them there.
+    for source, near in zip(elsewhere, (LAN.near4, LAN.near6), strict=True):
+        with open_socket(path.client, near) as client, path.client.socket(client.family) as connection:
+            client.bind((source, 0))
+            client.sendto(b"of the LAN", (near, CLOSED))
+            connection.bind((source, 0))
+            connection.setblocking(False)
+            connection.connect_ex((near, CLOSED))
+            heard.append(bool(ready([client], 1.0)))
     assert captured(during) == ""
-    assert heard == [False, False]
+    assert heard == [False] * 4
     assert tunnel.terminal.exit_code is None

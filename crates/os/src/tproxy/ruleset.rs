@@ -8,7 +8,8 @@
 //! [settled](Ruleset::settled): a host that slept goes on with a connection that was taken and has
 //! long been reset, and would do so in the open. The terminal resets it again. Where tracking is
 //! switched off, the table has a list of its own of those that were taken ([`super::untracked`]).
-//! What comes from an address to which another interface leads is dropped: the answers would leave by that, in the open.
+//! What comes from an address to which another interface leads is dropped, also what is for this machine itself: the
+//! answers would leave by that, in the open.
 //! Datagrams have no beginning: those of UDP are taken unless they are such answers, also
 //! when their flow is older than the terminal. ICMP errors about what is taken are delivered
 //! here as well: they are of the sockets that the terminal has for it.
@@ -99,6 +100,7 @@ impl Ruleset<'_> {
              {let_in}\
              {own_in}\
              {others}\
+             fib daddr type {{ local, anycast }} jump here\n\
              fib daddr type {{ local, broadcast, anycast, multicast }} return\n\
              ct mark {mark:#x} goto take\n\
              socket transparent 1 socket wildcard 0 goto take\n\
@@ -120,6 +122,11 @@ impl Ruleset<'_> {
             false => format!("fib saddr oifname != {{ {names} }} counter drop\n"),
         };
         let _ = write!(text, "chain begin {{\n{strangers}goto decide\n}}\n");
+        // What this machine answers them itself. Addresses of a link are reached by that link.
+        let _ = write!(
+            text,
+            "chain here {{\nip6 saddr fe80::/10 return\n{strangers}}}\n"
+        );
         text.push_str(&self.decide());
         text.push_str(&self.rest());
         text.push_str(&self.take());
