@@ -158,11 +158,22 @@ fn read_document<S: Sink, R: Read>(
         events.event(value);
     };
     document::events(open()?, &mut each).map_err(|error| {
-        damaged(
-            error.column() as u64,
-            format!("line {}: {error}", error.line()),
-        )
+        let before = open().map_or(0, |source| lines_bytes(source, error.line()));
+        damaged(before + error.column() as u64, error)
     })
+}
+
+/// Bytes of the lines before line `number`, which counts from 1.
+fn lines_bytes(source: impl Read, number: usize) -> u64 {
+    let mut ends = (BufReader::new(source)
+        .bytes()
+        .map_while(Result::ok)
+        .zip(1..))
+    .filter_map(|(byte, at)| (byte == b'\n').then_some(at));
+    match number {
+        0 | 1 => 0,
+        _ => ends.nth(number - 2).unwrap_or(0),
+    }
 }
 
 /// Turns events into packets.
