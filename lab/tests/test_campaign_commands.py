@@ -1,11 +1,13 @@
 """The commands of a campaign as a person gives them, from the plan to the export, and what is said of wrong ones."""
 
+import io
 import subprocess
 import sys
 from pathlib import Path
 
 import polars as pl
 import pytest
+from rich.console import Console
 
 from bentpipe_lab.campaign import commands, directory, journal
 
@@ -31,10 +33,10 @@ workload = "first byte"
 PATIENCE_S = 180
 
 
-def lab(*words: str | Path) -> tuple[int, str]:
+def lab(*words: str | Path, cwd: Path | None = None) -> tuple[int, str]:
     """Exit code, and what was said, in one line."""
     argv = [sys.executable, "-m", "bentpipe_lab", *map(str, words)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=PATIENCE_S, cwd=cwd)
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
@@ -196,3 +198,67 @@ def test_places_that_are_wrong_are_told(tmp_path: Path) -> None:
     (out / directory.POINTS).write_text('{"points": [')
     code, said = lab("status", out)
     assert (code, "points.json" in said, "damaged" in said) == (1, True, True), said
+
+
+def test_a_campaign_that_was_moved_is_whole(tmp_path: Path) -> None:
+    plan, out, moved = written(tmp_path, PLAN), tmp_path / "out", tmp_path / "moved"
+    assert lab("run", plan, "--out", out)[0] == 0
+    out.rename(moved)
+    code, said = lab("status", moved)
+    assert (code, "8 of 8 runs" in said, "any more" in said) == (0, True, False), said
+    code, said = lab("export", moved)
+    assert (code, pl.read_csv(moved / "export" / "runs.csv").height) == (0, 8), said
+    code, said = lab("resume", moved)
+    assert (code, "8 runs were done before" in said, out.exists()) == (0, True, False), said
+
+
+def test_runs_that_are_gone_are_told_and_an_earlier_report_stands(tmp_path: Path) -> None:
+    plan, out, kept = written(tmp_path, PLAN), tmp_path / "out", tmp_path / "kept"
+    assert lab("run", plan, "--out", out, "--store", "kept", cwd=tmp_path)[0] == 0
+    code, said = lab("report", out)
+    assert code == 0, said
+    page = (out / "report" / "index.html").read_text()
+    some = next(kept.iterdir())
+    some.rename(tmp_path / "some")
+    code, said = lab("report", out)
+    assert (code, "2 of 8 runs are no more in" in said) == (0, True), said
+    kept.rename(tmp_path / "elsewhere")
+    page = (out / "report" / "index.html").read_text()
+    for words in (("report", out), ("export", out), ("compare", out, out)):
+        code, said = lab(*words)
+        assert (code, f"none of its 8 runs is in {kept} any more" in said) == (1, True), said
+    assert (out / "report" / "index.html").read_text() == page
+
+
+@pytest.mark.parametrize(
+    ("url", "wanted"),
+    [
+        ("nowhere://x", "Protocol not known: nowhere"),
+        ("memory://x", "does not outlast this process"),
+        ("{here}/a file/runs", "a file"),
+        ("zip://{here}/runs.zip", "is not to be reached"),
+    ],
+)
+def test_a_store_that_keeps_nothing_is_refused_before_anything_begins(tmp_path: Path, url: str, wanted: str) -> None:
+    (tmp_path / "a file").touch()
+    plan, out = written(tmp_path, PLAN), tmp_path / "out"
+    code, said = lab("run", plan, "--out", out, "--store", url.format(here=tmp_path))
+    assert (code, "cannot go on: " in said, wanted in said) == (1, True, True), said
+    assert not out.exists()
+
+
+def test_commands_that_are_told_can_be_given_as_they_stand(tmp_path: Path) -> None:
+    plan, out = written(tmp_path, PLAN), tmp_path / "mit Leerzeichen & ü"
+    code, said = lab("run", plan, "--out", out)
+    assert (code, f"`bentpipe-lab report '{out}'` shows them" in said) == (0, True), said
+    code, said = lab("run", plan, "--out", out)
+    assert (code, f"`bentpipe-lab resume '{out}'` goes on" in said) == (1, True), said
+
+
+def test_on_a_narrow_terminal_words_stay_whole(tmp_path: Path) -> None:
+    plan = written(tmp_path, PLAN)
+    narrow = Console(file=io.StringIO(), width=40, force_terminal=True, color_system=None)
+    commands.show_plan(plan, narrow)
+    said = narrow.file.getvalue()  # type: ignore[attr-defined]
+    assert all(word in said for word in ("download", "satellite", "controller", "bound", "limit")), said
+    assert max(map(len, said.splitlines())) <= 40, said

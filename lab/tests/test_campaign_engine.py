@@ -81,8 +81,14 @@ def noted(campaign: directory.Campaign) -> Counter[tuple[str, int, int]]:
 
 @contextlib.contextmanager
 def program(*arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
+    with child_of([sys.executable, "-m", *arguments]) as child:
+        yield child
+
+
+@contextlib.contextmanager
+def child_of(argv: list[str]) -> Iterator["subprocess.Popen[bytes]"]:
     child = subprocess.Popen(
-        [sys.executable, "-m", *arguments],
+        argv,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -184,13 +190,19 @@ def test_paused_it_stops_and_can_be_resumed(tmp_path: Path, uninterrupted: dict[
     assert kept(campaign) == uninterrupted
 
 
-@pytest.fixture
-def scheduler(tmp_path: Path) -> Iterator[str]:
+@contextlib.contextmanager
+def scheduler_of(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
     file = tmp_path / "scheduler.json"
     address = ("--host", "127.0.0.1", "--port", "0")
-    with program("distributed.cli.dask_scheduler", *address, "--no-dashboard", "--scheduler-file", str(file)):
-        until(file.exists)
-        yield json.loads(file.read_text())["address"]
+    with program("distributed.cli.dask_scheduler", *address, "--no-dashboard", "--scheduler-file", str(file)) as child:
+        until(lambda: file.exists() and file.read_text().endswith("}"))
+        yield child, json.loads(file.read_text())["address"]
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path) -> Iterator[str]:
+    with scheduler_of(tmp_path) as (_, address):
+        yield address
 
 
 def worker(scheduler: str) -> contextlib.AbstractContextManager["subprocess.Popen[bytes]"]:
@@ -222,6 +234,45 @@ def test_no_scheduler_is_told(tmp_path: Path) -> None:
     campaign = begun(tmp_path, SMALL)
     with pytest.raises(LabError, match=r"no Dask scheduler answers at tcp://127.0.0.1:1"):
         execute(campaign, "tcp://127.0.0.1:1")
+
+
+def test_a_scheduler_without_workers_is_told(tmp_path: Path, scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "WORKERS_S", 1)
+    with pytest.raises(LabError, match=f"{scheduler} has no workers"):
+        execute(begun(tmp_path, SMALL), scheduler)
+
+
+def test_a_worker_without_the_lab_is_told_before_anything_begins(tmp_path: Path, scheduler: str) -> None:
+    without = (
+        "import sys; sys.modules['bentpipe_lab'] = None; sys.argv[0] = 'worker';"
+        "from distributed.cli.dask_worker import main; main()"
+    )
+    campaign = begun(tmp_path, SMALL)
+    argv = [sys.executable, "-c", without, scheduler, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+    with (
+        child_of(argv),
+        pytest.raises(LabError, match=r"the worker tcp://127.0.0.1:\d+ cannot do runs: .*bentpipe_lab"),
+    ):
+        execute(campaign, scheduler)
+    assert not noted(campaign)
+
+
+def test_a_scheduler_that_dies_is_told_and_what_was_done_is_kept(
+    tmp_path: Path, uninterrupted: dict[str, bytes]
+) -> None:
+    campaign = begun(tmp_path, LONGER)
+    with scheduler_of(tmp_path) as (dask, address), worker(address):
+        argv = [sys.executable, "-m", "bentpipe_lab", "resume", str(campaign.directory), "--scheduler", address]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as coordinator:
+            until(lambda: noted(campaign) or coordinator.poll() is not None)
+            dask.kill()
+            said, _ = coordinator.communicate(timeout=PATIENCE_S)
+    assert coordinator.returncode == 1
+    assert "Traceback" not in said
+    assert f"the Dask scheduler at {address} is gone" in " ".join(said.split())
+    assert set(campaign.state().verdicts()) == {Verdict.OK}
+    assert execute(campaign) is engine.Ending.DONE
+    assert kept(campaign) == uninterrupted
 
 
 def test_a_full_disk_loses_nothing_that_was_measured(

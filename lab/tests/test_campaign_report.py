@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from bentpipe_lab.programs import Debian, Program
 from bentpipe_lab.records import tables
 from bentpipe_lab.records.sample import Outcome
 from bentpipe_lab.report import campaign as report
-from bentpipe_lab.report import commands
+from bentpipe_lab.report import charts, commands
 from bentpipe_lab.systems import SYSTEMS
 from bentpipe_lab.systems.contract import Settings, System
 from bentpipe_lab.workloads import WORKLOADS
@@ -127,7 +128,30 @@ def test_figures_come_with_their_data_and_can_be_drawn_without_the_runs(
     assert any(name.startswith("medians") for name in drawings)
     assert "sweep-scenario-forward-loss" in drawings
     for name in drawings:
-        assert pl.read_csv(page.parent / report.DATA / f"{name}.csv").height > 1
+        data = pl.read_csv(page.parent / report.DATA / f"{name}.csv")
+        assert data.height > 1
+        assert {"n_ok", "n_total"} <= set(data.columns), name
+        assert set(data["n_total"]) == {8}, name
+
+
+def test_a_point_without_a_run_that_ended_well_stands_among_the_medians(tmp_path: Path) -> None:
+    text = TEXT.replace('["first byte", "page HTTP/2"]', '"first byte"').replace("repetitions = 8", "repetitions = 2")
+    made = made_up(tmp_path / "some", text, samples=0)
+    lost = made.points()[0]
+    for repetition in (1, 2):
+        put(made.store, lost, Run(lost["id"], repetition, 1), "stalled", "", 1.0, 0)
+    tables.write(made)
+    chart = charts.all_charts(analysis.rows(tables.read(made.directory)), made.directory / tables.SAMPLES_TABLE)[0]
+    assert "(0 of 2)" in chart.svg
+    line = next(each for each in chart.table if each["point"] == lost["id"])
+    assert (line["n_ok"], line["n_total"], line["median_s"]) == (0, 2, None)
+
+
+def test_every_figure_says_of_how_many_runs_it_is(campaign: directory.Campaign) -> None:
+    rows = analysis.rows(tables.read(campaign.directory))
+    for chart in charts.all_charts(rows, campaign.directory / tables.SAMPLES_TABLE):
+        said = set(re.findall(r"<!-- (.*?) -->", chart.svg))
+        assert any(re.search(r"\b[78](?: to 8)? of 8\b", text) for text in said), (chart.name, said)
 
 
 @pytest.fixture(scope="module")

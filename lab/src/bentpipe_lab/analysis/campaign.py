@@ -94,6 +94,12 @@ class Beside:
     p: float | None
     """Mann and Whitney's, corrected by Holm for all comparisons of the table."""
 
+    @property
+    def of(self) -> str:
+        """Runs that are compared, of all of the reference and of the point."""
+        counts = zip(self.comparison.n, (self.reference.n_total, self.row.n_total), strict=True)
+        return ", ".join(f"{n} of {total}" for n, total in counts)
+
 
 def counts(workload: str) -> Metric | None:
     """What counts of a workload whose time is its length and tells nothing; None where the time counts."""

@@ -17,11 +17,13 @@ from bentpipe_lab.campaign.plan import REAL, VIRTUAL, Plan, read
 from bentpipe_lab.campaign.points import Expansion, Point, expand
 from bentpipe_lab.campaign.progress import Progress, span
 from bentpipe_lab.campaign.provenance import now
+from bentpipe_lab.campaign.store import Store
 from bentpipe_lab.campaign.unit import Run, unit
 from bentpipe_lab.errors import CampaignError, PlanError, ProgramError
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.registry import unknown
 from bentpipe_lab.systems import SYSTEMS
+from bentpipe_lab.terminal import command, put
 from bentpipe_lab.workloads import WORKLOADS
 
 SHOWN_POINTS = 24
@@ -76,7 +78,7 @@ def show_plan(path: Path, console: Console, *, quick: bool = False) -> None:
         table.add_column(name, justify="right", no_wrap=True)
     for point, axes in zip(points[:SHOWN_POINTS], chosen, strict=False):
         table.add_row(*(axes.get(name, "-") for name in varied), f"{point.bound_s:.3f} s", span(point.limit_s))
-    console.print(table)
+    put(console, table)
     if everywhere:
         console.print(f"everywhere: {everywhere}", highlight=False, soft_wrap=True)
     if len(points) > SHOWN_POINTS:
@@ -119,6 +121,8 @@ def run(
     """Begin a campaign and work on it; 0 when it is done or paused."""
     directory = out or Path("out", read(path, quick=quick).name)
     directories.refuse_begun(directory)
+    if store is not None and not Store(store).lasting:
+        raise CampaignError(f"the store {store} does not outlast this process: nobody could report what is in it")
     plan, expansion = prepared(path, quick=quick)
     campaign = directories.begin(plan, expansion, directory, store)
     for line in [*expansion.notes, *estimate(plan, expansion)]:
@@ -189,9 +193,9 @@ def _work(campaign: Campaign, scheduler: str | None, console: Console) -> int:
     state = campaign.state()
     ok = state.verdicts()[Verdict.OK]
     console.print(
-        f"{ending}: {ok} of {len(state.done)} runs ended well; `bentpipe-lab report {campaign.directory}` shows them",
+        f"{ending}: {ok} of {len(state.done)} runs ended well; `{command('report', campaign.directory)}` shows them",
         highlight=False, soft_wrap=True,
     )  # fmt: skip
     if ending is not engine.Ending.DONE:
-        console.print(f"`bentpipe-lab resume {campaign.directory}` goes on", highlight=False, soft_wrap=True)
+        console.print(f"`{command('resume', campaign.directory)}` goes on", highlight=False, soft_wrap=True)
     return 130 if ending is engine.Ending.INTERRUPTED else 0

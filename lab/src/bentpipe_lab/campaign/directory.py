@@ -18,6 +18,7 @@ from bentpipe_lab.campaign.unit import Run
 from bentpipe_lab.errors import CampaignError, LabError
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.room import room, whole
+from bentpipe_lab.terminal import command
 
 PLAN, POINTS, PROVENANCE, JOURNAL, LOCK, PAUSE = (
     "plan.toml", "points.json", "provenance.json", "journal.jsonl", "lock", "pause",
@@ -168,7 +169,7 @@ def refuse_begun(directory: Path) -> None:
     """Raise where a campaign was begun before: nothing of it is written over."""
     if (directory / PLAN).exists() or (directory / JOURNAL).exists():
         raise CampaignError(
-            f"{directory} holds a campaign that was begun: `bentpipe-lab resume {directory}` goes on with it;"
+            f"{directory} holds a campaign that was begun: `{command('resume', directory)}` goes on with it;"
             " give another --out to begin anew"
         )
 
@@ -176,9 +177,12 @@ def refuse_begun(directory: Path) -> None:
 def begin(plan: Plan, expansion: Expansion, directory: Path, store_url: str | None) -> Campaign:
     """Begin a campaign in a directory where there is none yet; of two who try it at once, one does."""
     refuse_begun(directory)
-    url = store_url or str((directory / RUNS).absolute())
+    kept = RUNS if store_url is None else _anywhere(store_url)
+    url = _store(directory, kept)
+    if store_url is not None:
+        Store(url).tried()
     table = {
-        "store": url,
+        "store": kept,
         "plan_directory": str(plan.directory.absolute()),
         "points": [_entry(point) for point in expansion.points],
     }
@@ -203,7 +207,17 @@ def opened(directory: Path) -> Campaign:
         plan = parse((directory / PLAN).read_text(), Path(table["plan_directory"]))
     except LabError as error:
         raise CampaignError(f"{directory / PLAN}: {error}") from error
-    return Campaign(directory, plan, table["store"])
+    return Campaign(directory, plan, _store(directory, table["store"]))
+
+
+def _anywhere(store_url: str) -> str:
+    """A store as it is named from any working directory."""
+    return store_url if "://" in store_url or "::" in store_url else str(Path(store_url).absolute())
+
+
+def _store(directory: Path, kept: str) -> str:
+    """Where runs are: those that a campaign keeps in its own directory are moved with it."""
+    return str((directory / RUNS).absolute()) if kept == RUNS else kept
 
 
 def provenance_of(directory: Path) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import logging
 import signal
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 import distributed
+from distributed.comm import CommClosedError
 
 from bentpipe_lab.campaign import directory as directories
 from bentpipe_lab.campaign import provenance, schedule, side_by_side, work
@@ -21,7 +23,7 @@ from bentpipe_lab.campaign.journal import SCHEMA, Journal
 from bentpipe_lab.campaign.plan import REAL, VIRTUAL
 from bentpipe_lab.campaign.points import Point
 from bentpipe_lab.campaign.progress import Progress
-from bentpipe_lab.campaign.store import RESULT, RESULT_SCHEMA, Store
+from bentpipe_lab.campaign.store import RESULT, RESULT_SCHEMA, RESUME, Store
 from bentpipe_lab.campaign.unit import Run, Unit
 from bentpipe_lab.errors import DiskFullError, LabError
 from bentpipe_lab.net import host
@@ -33,6 +35,8 @@ LOOK_S = 0.25
 SIMULATIONS = 2
 """Units in virtual time side by side: each uses all processors, but for its beginning and its end."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+WORKERS_S = 60
+"""How long a scheduler may be without a worker."""
 SCAN_S = 2.0
 """How often it looks for runs of units that are not done."""
 
@@ -117,7 +121,8 @@ class Engine:
         each = self.flying.pop(future)
         try:
             results = future.result()
-        except DiskFullError:
+        except (DiskFullError, CancelledError, CommClosedError):
+            # Without room, or without the scheduler, no further unit would do better.
             raise
         except Exception as error:
             self._scan_unit(store, each)
@@ -218,8 +223,11 @@ class Engine:
 
 def execute(campaign: Campaign, progress: Progress, scheduler: str | None = None) -> Ending:
     """Work on a campaign until it is done or asked to stop; `scheduler` is the address of a Dask scheduler."""
-    # What a worker could not do is a verdict with its evidence, and needs no traceback on the terminal.
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    # What a worker could not do is a verdict with its evidence, and needs no traceback on the terminal; some of the
+    # library's loggers have levels of their own.
+    for name in list(logging.root.manager.loggerDict):
+        if name.partition(".")[0] in ("distributed", "tornado"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     expansion = campaign.expansion()
     points = {point.id: point for point in expansion.points}
     real = any(point.clock == REAL for point in expansion.points)
@@ -239,11 +247,16 @@ def execute(campaign: Campaign, progress: Progress, scheduler: str | None = None
         progress.begin(len(engine.state.done.keys() - {(run.point, run.repetition) for run in still}))
         try:
             _interruptible(engine)
+            if scheduler is not None:
+                _asked(client, progress)
             with progress:
                 return engine.run(client)
+        except (CancelledError, CommClosedError) as error:
+            raise LabError(f"the Dask scheduler at {scheduler} is gone; {RESUME} goes on without it") from error
         finally:
             work.STOP.set()
-            distributed.wait(list(engine.flying))
+            with suppress(CancelledError, CommClosedError):
+                distributed.wait(list(engine.flying))
             work.STOP.clear()
             journal.close()
 
@@ -263,8 +276,24 @@ def _workers(scheduler: str | None, paths: int) -> Iterator[tuple[distributed.Cl
     except (OSError, ValueError) as error:
         raise LabError(f"no Dask scheduler answers at {scheduler}: {error}") from error
     with client:
-        client.wait_for_workers(1, timeout=60)
+        try:
+            client.wait_for_workers(1, timeout=WORKERS_S)
+        except TimeoutError as error:
+            raise LabError(
+                f"the Dask scheduler at {scheduler} has no workers; on each machine that is to be one, with this"
+                f" checkout: `python -m distributed.cli.dask_worker {scheduler}`"
+            ) from error
         yield client, dict.fromkeys((VIRTUAL, REAL), max(1, sum(client.nthreads().values())))
+
+
+def _asked(client: distributed.Client, progress: Progress) -> None:
+    """Ask each worker for its build: one without the lab does nothing, one with another build may do another thing."""
+    own = provenance.build()
+    for worker, build in client.run(provenance.build, on_error="return").items():
+        if isinstance(build, BaseException):
+            raise LabError(f"the worker {worker} cannot do runs: {type(build).__name__}: {build}") from build
+        if build != own:
+            progress.console.print(f"the worker {worker} has another build than this process: {build}", highlight=False)
 
 
 @contextmanager

@@ -104,6 +104,11 @@ def revision() -> str:
     return done.stdout.strip() or "unknown"
 
 
+def build() -> str:
+    """Of the lab and of the binary that it drives, for whoever compares."""
+    return f"revision {revision()}, binary SHA-256 {binary_sha256()}"
+
+
 def binary_sha256() -> str | None:
     """The binary's; None when it is not built."""
     try:

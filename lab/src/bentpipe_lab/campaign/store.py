@@ -28,12 +28,31 @@ class Store:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._files, self._root = fsspec.url_to_fs(url)
+        try:
+            self._files, self._root = fsspec.url_to_fs(url)
+        except (ImportError, OSError, ValueError) as error:
+            raise CampaignError(f"the store {url} is not to be reached: {error}") from error
 
     @property
     def local(self) -> Path | None:
         """Where it is, when it is a directory of this machine."""
         return Path(self._root) if "file" in _protocols(self._files) else None
+
+    @property
+    def lasting(self) -> bool:
+        """Whether another process finds again what is kept there."""
+        return "memory" not in _protocols(self._files)
+
+    def tried(self) -> None:
+        """Raise where nothing can be kept."""
+        written, whole = f"{self._root}/{RESULT}.part", f"{self._root}/tried"
+        try:
+            self._files.makedirs(self._root, exist_ok=True)
+            self._files.pipe_file(written, b"tried")
+            self._files.mv(written, whole)
+            self._files.rm_file(whole)
+        except Exception as error:
+            raise CampaignError(f"runs cannot be kept in the store {self.url}: {error}") from error
 
     def put(self, run: Run, files: Mapping[str, str | bytes]) -> None:
         """Keep a run's files; its result is written last, and whole or not at all."""

@@ -20,6 +20,7 @@ from bentpipe_lab.matrix.evidence import FACTS
 from bentpipe_lab.matrix.table import Cell
 from bentpipe_lab.records import tables
 from bentpipe_lab.report.campaign import conditions
+from bentpipe_lab.terminal import command
 
 SITE, CELLS, DATA = "matrix", "cells", "data"
 VIEWER = "packets.js"
@@ -171,4 +172,4 @@ def _shown(name: str, value: float) -> str:
 
 
 def _command(campaign: Campaign, cell: Cell) -> str:
-    return f"bentpipe-lab matrix {campaign.directory / directories.PLAN} --cell {cell.point} --out REPEATED"
+    return f"{command('matrix', campaign.directory / directories.PLAN)} --cell {cell.point} --out REPEATED"

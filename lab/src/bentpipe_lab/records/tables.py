@@ -12,6 +12,7 @@ from bentpipe_lab.campaign.store import SAMPLES, Store
 from bentpipe_lab.campaign.unit import Run
 from bentpipe_lab.errors import CampaignError
 from bentpipe_lab.room import named, room, whole
+from bentpipe_lab.terminal import command
 from bentpipe_lab.workloads import WORKLOADS
 
 RUNS_TABLE, SAMPLES_TABLE, METRICS_TABLE = "runs.parquet", "samples.parquet", "metrics.parquet"
@@ -82,12 +83,12 @@ def _read(file: Path, columns: Sequence[str]) -> pl.DataFrame:
     try:
         table = pl.read_parquet(file)
     except pl.exceptions.PolarsError as error:
-        raise CampaignError(f"{file} is damaged; `bentpipe-lab report {file.parent}` writes it again") from error
+        raise CampaignError(f"{file} is damaged; `{command('report', file.parent)}` writes it again") from error
     lacking = [name for name in columns if name not in table.columns]
     if lacking:
         raise CampaignError(
             f"{file} is of another version of the lab, without {', '.join(lacking)};"
-            f" `bentpipe-lab report {file.parent}` writes it again"
+            f" `{command('report', file.parent)}` writes it again"
         )
     return table
 

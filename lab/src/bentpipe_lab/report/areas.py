@@ -7,7 +7,18 @@ import numpy as np
 import polars as pl
 
 from bentpipe_lab.analysis.campaign import PointRow
-from bentpipe_lab.report.charts import MOST_PANELS, Chart, Looks, finish, grid, panels_of, shown_samples
+from bentpipe_lab.report.charts import (
+    MOST_PANELS,
+    Chart,
+    Count,
+    Looks,
+    entitle,
+    finish,
+    grid,
+    panels_of,
+    shown_samples,
+    together,
+)
 from bentpipe_lab.report.style import INK
 from bentpipe_lab.report.style import svg as drawing
 
@@ -34,11 +45,14 @@ def working_areas(rows: Sequence[PointRow], samples: Path, means: Means) -> list
             colour = looks.colour(row.variant)
             rtts, rates = zip(*dots[row.point], strict=True)
             axes.scatter(rtts, rates, s=7, alpha=0.5, linewidths=0, color=colour, label=row.variant)
-            table += [{"point": row.point, "rtt_ms": rtt, "goodput_mbit_s": rate} for rtt, rate in dots[row.point]]
+            count = Count.of(row).fields
+            table += [
+                {"point": row.point, **count, "rtt_ms": rtt, "goodput_mbit_s": rate} for rtt, rate in dots[row.point]
+            ]
             for rtt, rate in means.get(row.point, ()):
                 axes.plot(rtt, rate, marker="x", markersize=9, markeredgewidth=4, color=INK, linestyle="none")
                 axes.plot(rtt, rate, marker="x", markersize=8, markeredgewidth=2, color=colour, linestyle="none")
-        axes.set_title(title, fontsize=8)
+        entitle(axes, title, f"the first of {together(map(Count.of, some))}")
         axes.set_ylim(bottom=0)
         axes.set_xlabel("round-trip time, ms")
         axes.grid(visible=True)

@@ -29,6 +29,7 @@ from bentpipe_lab.room import room
 from bentpipe_lab.studies.section import Section
 from bentpipe_lab.studies.sections import SECTIONS
 from bentpipe_lab.systems import SYSTEMS, baseline
+from bentpipe_lab.terminal import command
 from bentpipe_lab.workloads import WORKLOADS
 
 PAGE, FIGURES, DATA = "index.html", "figures", "data"
@@ -110,15 +111,16 @@ def metric_summary(figures: Sequence[MetricRow]) -> pl.DataFrame:
     return pl.DataFrame(
         [
             {
-                "point": each.row.point, "metric": each.metric, "n": each.interval.n, "median": each.interval.median,
+                "point": each.row.point, "metric": each.metric, "n": each.interval.n, "n_total": each.row.n_total,
+                "median": each.interval.median,
                 "low": each.interval.low if each.interval.told else None,
                 "high": each.interval.high if each.interval.told else None,
             }
             for each in figures
         ],
         schema={
-            "point": pl.String, "metric": pl.String, "n": pl.Int64, "median": pl.Float64, "low": pl.Float64,
-            "high": pl.Float64,
+            "point": pl.String, "metric": pl.String, "n": pl.Int64, "n_total": pl.Int64, "median": pl.Float64,
+            "low": pl.Float64, "high": pl.Float64,
         },
     )  # fmt: skip
 
@@ -162,7 +164,7 @@ def _page(
         charts=[_figure(chart) for chart in charts],
         failures=_failures(runs),
         conditions={**conditions(provenance), **_later_builds(campaign, provenance)},
-        command=f"bentpipe-lab redraw {campaign.directory}",
+        command=command("redraw", campaign.directory),
         records=campaign.store_url,
     )
 
@@ -269,6 +271,7 @@ def _published_lines(campaign: Campaign, figures: Sequence[MetricRow]) -> list[d
             "their_spread": each.their_spread,
             "their_runs": each.their_runs,
             "interval": each.ours.interval,
+            "of": f"{each.ours.interval.n} of {each.ours.row.n_total}",
             "difference": f"{each.difference:+.1%}",
             "large": each.large,
         }
@@ -287,7 +290,7 @@ def _comparison(each: Beside) -> dict[str, Any]:
         "more": each.row.counts.better == "more",
         "reference": each.reference.variant,
         "variant": each.row.variant,
-        "n": f"{each.comparison.n[0]}, {each.comparison.n[1]}",
+        "n": each.of,
         "ratio": each.comparison.ratio,
         "welch": _p(each.comparison.welch_p),
         "mann_whitney": _p(each.comparison.mann_whitney_p),

@@ -16,6 +16,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from bentpipe_lab.analysis import statistics
 from bentpipe_lab.analysis.campaign import PointRow, counts, is_variant, settings, variant_without
+from bentpipe_lab.analysis.statistics import Interval
 from bentpipe_lab.campaign.ranges import in_one_unit
 from bentpipe_lab.report.style import INK, MUTED
 from bentpipe_lab.report.style import svg as drawing
@@ -63,6 +64,44 @@ class Chart:
         return text.getvalue()
 
 
+@dataclass(frozen=True)
+class Count:
+    """How many runs ended well, of how many."""
+
+    n_ok: int
+    n_total: int
+
+    @classmethod
+    def of(cls, row: PointRow) -> "Count":
+        """Of a point."""
+        return cls(row.n_ok, row.n_total)
+
+    def __str__(self) -> str:
+        """For a person."""
+        return f"{self.n_ok} of {self.n_total}"
+
+    @property
+    def fields(self) -> dict[str, object]:
+        """For a figure's data."""
+        return {"n_ok": self.n_ok, "n_total": self.n_total}
+
+
+def together(counts_: Iterable[Count], unit: str = "runs") -> str:
+    """Counts of several lines in a few words: where they differ, the least and the most."""
+    found = list(counts_)
+    ok, total = ([getattr(each, name) for each in found] for name in ("n_ok", "n_total"))
+    words = [f"{min(some)} to {max(some)}" if min(some) != max(some) else f"{min(some)}" for some in (ok, total)]
+    return f"{' of '.join(words)} {unit}{' each' if len(found) > 1 else ''}"
+
+
+def entitle(axes: Axes, title: str, counts_: str) -> None:
+    """The title of a panel, and below it of how many runs it is."""
+    axes.set_title(f"{title}\n", fontsize=8)
+    axes.annotate(
+        counts_, (0, 1), xycoords="axes fraction", xytext=(0, 6), textcoords="offset points", fontsize=8, color=MUTED
+    )
+
+
 class Looks:
     """A colour and a dash for each variant, the same in every figure; a system without settings has its own colour."""
 
@@ -87,7 +126,7 @@ def all_charts(rows: Sequence[PointRow], samples: Path) -> list[Chart]:
     looks = Looks(row.variant for row in rows)
     timed = [row for row in rows if counts(row.workload) is None]
     return [
-        *medians([row for row in timed if row.times], looks),
+        *medians(timed, looks),
         *distributions(timed, looks),
         *sweeps(drawn, looks),
         *ratios(drawn, samples, looks),
@@ -99,24 +138,27 @@ def all_charts(rows: Sequence[PointRow], samples: Path) -> list[Chart]:
 def medians(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
     """Medians as multiples of the physical bound, with their intervals."""
     charts = []
-    together = [row for base, others in settings(rows) for row in (base, *others)]
-    shown = together[: MOST_FIGURES * MOST_LINES]
-    left_out = f" {len(together) - len(shown)} further points are in the table." if len(together) > len(shown) else ""
+    ordered = [row for base, others in settings(rows) for row in (base, *others)]
+    shown = ordered[: MOST_FIGURES * MOST_LINES]
+    left_out = f" {len(ordered) - len(shown)} further points are in the table." if len(ordered) > len(shown) else ""
     for number_, first in enumerate(range(0, len(shown), MOST_LINES), start=1):
         some = shown[first : first + MOST_LINES]
         figure = Figure(figsize=(9, 0.26 * len(some) + 1.1), layout="constrained")
         axes = figure.subplots()
         for place, row in enumerate(some):
-            assert row.interval is not None
+            if row.interval is None:
+                continue
             low, high = row.interval.low / row.bound_s, row.interval.high / row.bound_s
             colour = looks.colour(row.variant)
             axes.plot([low, high], [place, place], color=colour, linewidth=3, alpha=0.4, solid_capstyle="butt")
             axes.plot(row.interval.median / row.bound_s, place, marker="o", color=colour, markersize=5)
         axes.axvline(1, color=INK, linewidth=1, linestyle=(0, (4, 3)))
         words, alike = _short_labels(some)
+        numbers = [Count.of(row) for row in some]
+        if len(set(numbers)) > 1:
+            words = [f"{word}  ({number})" for word, number in zip(words, numbers, strict=True)]
         axes.set_yticks(range(len(some)), words, fontsize=8)
-        if alike:
-            axes.set_title(", ".join(alike), fontsize=8)
+        entitle(axes, ", ".join(alike), "in brackets: runs" if len(set(numbers)) > 1 else together(numbers))
         axes.set_ylim(len(some) - 0.4, -0.6)
         axes.set_xlabel("median time as a multiple of the physical bound, with its 95 % interval")
         axes.set_xlim(left=0 if max(row.x_bound or 0 for row in some) < LOG_FROM else None)
@@ -125,21 +167,27 @@ def medians(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
         table = [
             {
                 "point": row.point, "n_ok": row.n_ok, "n_total": row.n_total, "bound_s": row.bound_s,
-                "median_s": row.interval.median, "low_s": row.interval.low, "high_s": row.interval.high,
+                **_ends(row.interval),
             }
-            for row in some if row.interval is not None
+            for row in some
         ]  # fmt: skip
         charts.append(
             Chart(
                 f"medians-{number_}", drawing(figure),
-                "Median times as multiples of the least that physics allows; bars are 95 % intervals of the"
-                f" median.{left_out}",
-                f"{len(some)} medians between {min(row.x_bound or 0 for row in some):.2f} and"
+                "Median times of n of N runs as multiples of the least that physics allows; bars are 95 % intervals"
+                f" of the median; without a dot: no run ended well.{left_out}",
+                f"{len(some)} medians between {min((row.x_bound for row in some if row.x_bound), default=0):.2f} and"
                 f" {max(row.x_bound or 0 for row in some):.2f} times their bounds",
                 table,
             )
         )  # fmt: skip
     return charts
+
+
+def _ends(interval: Interval | None) -> dict[str, object]:
+    """Of a median in seconds; nothing where no run ended well."""
+    ends = (None, None, None) if interval is None else (interval.median, interval.low, interval.high)
+    return dict(zip(("median_s", "low_s", "high_s"), ends, strict=True))
 
 
 def distributions(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
@@ -162,11 +210,11 @@ def distributions(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
                     linewidth=1.5, **looks.of(row.variant),
                 )  # fmt: skip
                 table += [
-                    {"point": row.point, "seconds": time, "share": share}
+                    {"point": row.point, **Count.of(row).fields, "seconds": time, "share": share}
                     for time, share in zip(found.times, found.shares, strict=True)
                 ]
             axes.axvline(group[0].bound_s, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-            axes.set_title(title, fontsize=8)
+            entitle(axes, title, together(map(Count.of, group)))
             axes.set_ylim(0, 1.02)
             axes.set_xlabel("seconds")
             axes.grid(visible=True)
@@ -217,21 +265,29 @@ def _sweep(axis: str, numbers: Mapping[str, float], unit: str, rows: Sequence[Po
             axes.plot(at, goodput, marker="o", markersize=3, label=variant, linewidth=1.5, **looks.of(variant))
             axes.fill_between(at, low, high, color=looks.colour(variant), alpha=0.15, linewidth=0)
             table += [
-                {"point": row.point, axis: value, "goodput_mbit_s": median, "low": least, "high": most}
+                {
+                    "point": row.point,
+                    **Count.of(row).fields,
+                    axis: value,
+                    "goodput_mbit_s": median,
+                    "low": least,
+                    "high": most,
+                }
                 for row, value, median, least, most in zip(sorted_points, at, goodput, low, high, strict=True)
             ]
         positive = [numbers[row.axes[axis]] for line in lines.values() for row in line]
         if min(positive) > 0 and max(positive) / min(positive) > LOG_FROM:
             axes.set_xscale("log")
             axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.set_title(title, fontsize=8)
+        entitle(axes, title, together(Count.of(row) for line in lines.values() for row in line))
         axes.set_ylim(bottom=0)
         axes.set_xlabel(f"{axis}{f', {unit}' if unit else ''}")
         axes.grid(visible=True)
     finish(figure, cells, "goodput, Mbit/s")
     return Chart(
         f"sweep-{axis.replace('.', '-')}", drawing(figure),
-        f"Goodput over {axis}: payload over time, medians; bands are 95 % intervals.",
+        f"Goodput over {axis}: payload over time, medians of n of N runs; bands are 95 % intervals;"
+        " without a dot: no run ended well.",
         f"Goodput over {axis} in {len(some)} panels", table,
     )  # fmt: skip
 
@@ -264,9 +320,10 @@ def ratios(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Chart]
                 [t for t, _ in points], [ratio for _, ratio in points], label=row.variant, linewidth=1.5,
                 **looks.of(row.variant),
             )  # fmt: skip
-            table += [{"point": row.point, "at_s": t, "ratio": ratio} for t, ratio in points]
+            table += [{"point": row.point, **Count.of(row).fields, "at_s": t, "ratio": ratio} for t, ratio in points]
         axes.axhline(1, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-        axes.set_title(f"{', '.join([base.clock, *base.setting.values()])}: x {base.variant}", fontsize=8)
+        title = f"{', '.join([base.clock, *base.setting.values()])}: x {base.variant}"
+        entitle(axes, title, f"the first of {together(map(Count.of, (base, *others)))}")
         axes.set_ylim(bottom=0)
         axes.set_xlabel("seconds")
         axes.grid(visible=True)
@@ -340,13 +397,21 @@ def _stacked(name: str, title: str, drawn: Sequence[tuple[str, PointRow, pl.Data
         if queued:
             _line(panels[3], at, waited, 1e-3, look)
         table += [
-            {"point": row.point, "at_s": a, "goodput_mbit_s": g, "window_bytes": w, "rtt_s": r, "waited_s": q}
+            {
+                "point": row.point,
+                **Count.of(row).fields,
+                "at_s": a,
+                "goodput_mbit_s": g,
+                "window_bytes": w,
+                "rtt_s": r,
+                "waited_s": q,
+            }
             for a, g, w, r, q in zip(at, goodput, window, rtt, waited, strict=True)
         ]
     for axes, text in zip(panels, names, strict=True):
         axes.set_ylabel(text)
         axes.grid(visible=True)
-    panels[0].set_title(title, fontsize=9)
+    entitle(panels[0], title, f"the first of {together(Count.of(row) for _, row, _ in drawn)}")
     figure.legend(
         *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8
     )

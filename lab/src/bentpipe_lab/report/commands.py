@@ -22,6 +22,7 @@ from bentpipe_lab.report import results
 from bentpipe_lab.report.charts import label
 from bentpipe_lab.report.tables import seconds
 from bentpipe_lab.room import room
+from bentpipe_lab.terminal import command, put
 
 FORMATS = ("csv", "parquet", "duckdb", "results")
 CLEAR = 0.05
@@ -29,7 +30,7 @@ CLEAR = 0.05
 
 def report(directory: Path, console: Console) -> int:
     """Write tables, figures and page of a campaign, from its runs; print what the study says of itself."""
-    campaign = directories.opened(directory)
+    campaign = _there(directories.opened(directory), console)
     written = page.write(campaign)
     section = page.study(campaign)
     for paragraph in section.paragraphs if section else []:
@@ -40,7 +41,7 @@ def report(directory: Path, console: Console) -> int:
             table.add_column(name, justify="right" if place else "left")
         for row in each.rows:
             table.add_row(*(cell if isinstance(cell, str) else cell.text for cell in row))
-        console.print(table)
+        put(console, table)
     console.print(f"{written}", highlight=False, soft_wrap=True)
     return 0
 
@@ -49,20 +50,20 @@ def redraw(directory: Path, console: Console) -> int:
     """Draw figures and page of a campaign again, from its tables."""
     campaign = directories.opened(directory)
     if not (directory / tables.RUNS_TABLE).exists():
-        raise CampaignError(f"{directory} has no tables yet; `bentpipe-lab report {directory}` writes them")
+        raise CampaignError(f"{directory} has no tables yet; `{command('report', directory)}` writes them")
     console.print(f"{page.draw(campaign)}", highlight=False, soft_wrap=True)
     return 0
 
 
 def compare(first: Path, second: Path, console: Console) -> int:
     """Print the points that two campaigns have in common, one beside the other."""
-    rows = [analysis.rows(_runs(directories.opened(each))) for each in (first, second)]
+    rows = [analysis.rows(_runs(_there(directories.opened(each), console))) for each in (first, second)]
     found = analysis.campaigns(*rows)
     if not found:
         raise CampaignError(f"{first} and {second} have no point in common in which runs of both ended well")
     table = Table(title=f"{second} as a multiple of {first}", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("point")
-    for name in ("first", "second", "n", "ratio", "Holm p", "Cliff's delta"):
+    for name in ("first", "second", "n of N", "ratio", "Holm p", "Cliff's delta"):
         table.add_column(name, justify="right", no_wrap=True)
     for each in found:
         clear = each.p is not None and each.p < CLEAR
@@ -71,12 +72,12 @@ def compare(first: Path, second: Path, console: Console) -> int:
             label(each.row),
             _figure(each.reference),
             _figure(each.row),
-            f"{each.comparison.n[0]}, {each.comparison.n[1]}",
+            each.of,
             f"[bold]{ratio}[/]" if clear else ratio,
             "-" if each.p is None else f"{each.p:.3f}",
             f"{each.comparison.effect:+.2f}",
         )
-    console.print(table)
+    put(console, table)
     differing = sum(each.p is not None and each.p < CLEAR for each in found)
     console.print(f"{len(found)} points in common; {differing} differ (Mann-Whitney, corrected by Holm, below {CLEAR})")
     return 0
@@ -95,7 +96,7 @@ def export(directory: Path, form: str, out: Path | None, console: Console) -> in
     """
     if form not in FORMATS:
         raise unknown("format", form, dict.fromkeys(FORMATS))
-    campaign = directories.opened(directory)
+    campaign = _there(directories.opened(directory), console)
     sources = tables.write(campaign)
     target = out or directory / "export"
     with room(target, "ask for it again"):
@@ -129,6 +130,20 @@ def _exported(campaign: Campaign, form: str, sources: Sequence[Path], target: Pa
                     base.read_parquet(str(source)).create(source.stem)
             written.append(file)
     return written
+
+
+def _there(campaign: Campaign, console: Console) -> Campaign:
+    """A campaign of which there are runs; which of them are gone is told."""
+    state = campaign.state()
+    gone = campaign.gone(state)
+    if gone and len(gone) == len(state.done):
+        raise CampaignError(
+            f"{campaign.directory}: none of its {len(gone)} runs is in {campaign.store_url} any more; put them back, or"
+            f" `{command('resume', campaign.directory)}` does them again"
+        )
+    if gone:
+        console.print(f"{len(gone)} of {len(state.done)} runs are no more in {campaign.store_url}, and are left out")
+    return campaign
 
 
 def _runs(campaign: Campaign) -> pl.DataFrame:

@@ -5,7 +5,18 @@ from collections.abc import Mapping, Sequence
 
 from bentpipe_lab.analysis import statistics
 from bentpipe_lab.analysis.campaign import MetricRow
-from bentpipe_lab.report.charts import LEAST_OF_A_DISTRIBUTION, MOST_PANELS, MOST_VARIANTS, Chart, Looks, finish, grid
+from bentpipe_lab.report.charts import (
+    LEAST_OF_A_DISTRIBUTION,
+    MOST_PANELS,
+    MOST_VARIANTS,
+    Chart,
+    Count,
+    Looks,
+    entitle,
+    finish,
+    grid,
+    together,
+)
 from bentpipe_lab.report.style import INK
 from bentpipe_lab.report.style import svg as drawing
 from bentpipe_lab.workloads import WORKLOADS
@@ -70,9 +81,12 @@ def boxes(name: str, rows: Sequence[MetricRow], looks: Looks) -> Chart:
                     medianprops={"color": INK}, flierprops={"markersize": 2},
                 )  # fmt: skip
                 drawn["boxes"][0].set(facecolor=colour, alpha=0.6, label=each.row.variant)
-            table += [{"point": each.row.point, "load": index, "seconds": value} for value in each.values]
+            table += [
+                {"point": each.row.point, **_count(each).fields, "load": index, "seconds": value}
+                for value in each.values
+            ]
         axes.set_xticks(sorted(indices))
-        axes.set_title(title, fontsize=8)
+        entitle(axes, title, together(map(_count, some)))
         axes.set_xlabel("load since the profile was made")
         axes.set_ylim(0, 1.1 * max(max(each.values) for each in some) or 1)
         axes.grid(visible=True, axis="y")
@@ -99,10 +113,10 @@ def distributions(rows: Sequence[MetricRow], looks: Looks) -> Chart:
                 linewidth=1.5, **looks.of(each.row.variant),
             )  # fmt: skip
             table += [
-                {"point": each.row.point, "value": value, "share": share}
+                {"point": each.row.point, **_count(each).fields, "value": value, "share": share}
                 for value, share in zip(found.times, found.shares, strict=True)
             ]
-        axes.set_title(title, fontsize=8)
+        entitle(axes, title, together(map(_count, some)))
         axes.set_ylim(0, 1.02)
         axes.set_xlim(left=0)
         axes.set_xlabel(f"{metric.title}, {metric.unit}".rstrip(", "))
@@ -113,6 +127,11 @@ def distributions(rows: Sequence[MetricRow], looks: Looks) -> Chart:
         f"{metric.title}: share of the runs that ended well.",
         f"Distributions of {metric.title} in {len(panels)} panels", table,
     )  # fmt: skip
+
+
+def _count(each: MetricRow) -> Count:
+    """Runs that have a figure."""
+    return Count(each.interval.n, each.row.n_total)
 
 
 def _panels(rows: Sequence[MetricRow]) -> Mapping[str, list[MetricRow]]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bentpipe_lab.analysis import statistics
 from bentpipe_lab.analysis.campaign import PointRow
-from bentpipe_lab.report.charts import MOST_PANELS, MOST_VARIANTS, Chart, Looks, finish, grid
+from bentpipe_lab.report.charts import MOST_PANELS, MOST_VARIANTS, Chart, Count, Looks, entitle, finish, grid, together
 from bentpipe_lab.report.style import svg as drawing
 
 PAGE = "workload.page"
@@ -29,6 +29,7 @@ def page_loads(rows: Sequence[PointRow]) -> list[Chart]:
     figure, cells = grid(len(some))
     table: list[dict[str, object]] = []
     for axes, (title, by) in zip(cells, some, strict=False):
+        counts = {variant: _loads(group) for variant, group in by.items()}
         for variant, group in by.items():
             times = [time for row in group for time in row.times]
             found = statistics.distribution(times, [limit for row in group for limit in row.censored])
@@ -39,10 +40,10 @@ def page_loads(rows: Sequence[PointRow]) -> list[Chart]:
                 linewidth=1.5, **looks.of(variant),
             )  # fmt: skip
             table += [
-                {"panel": title, "variant": variant, "seconds": time, "share": share}
+                {"panel": title, "variant": variant, **counts[variant].fields, "seconds": time, "share": share}
                 for time, share in zip(found.times, found.shares, strict=True)
             ]
-        axes.set_title(title, fontsize=8)
+        entitle(axes, title, together(counts.values(), "loads"))
         axes.set_ylim(0, 1.02)
         axes.set_xlabel("seconds")
         axes.grid(visible=True)
@@ -55,3 +56,8 @@ def page_loads(rows: Sequence[PointRow]) -> list[Chart]:
             f"Distributions of load times of {len(pages)} pages in {len(some)} panels", table,
         )
     ]  # fmt: skip
+
+
+def _loads(rows: Sequence[PointRow]) -> Count:
+    """Of all pages together."""
+    return Count(sum(row.n_ok for row in rows), sum(row.n_total for row in rows))
