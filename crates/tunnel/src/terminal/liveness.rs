@@ -74,6 +74,7 @@ pub(super) async fn forgotten(
             }
             // Takes back-off away, so that the session speaks now.
             endpoint.handle_network_change(None);
+            session.speak_up();
             tokio::time::sleep(answer).await;
         }
     }
