@@ -63,7 +63,10 @@ pub(super) async fn forgotten(
         if since.elapsed() < answer {
             continue;
         }
-        session.set_silent(true);
+        if session.set_silent(true) {
+            // The gateway may hear this terminal, and be allowed to say no more.
+            session.speak_up();
+        }
         if !reachable(endpoint, addresses, answer).await {
             continue;
         }

@@ -367,9 +367,10 @@ impl Session {
         }
     }
 
-    pub(super) fn set_silent(&self, is: bool) {
+    /// Says whether the gateway is silent; whether that is new.
+    pub(super) fn set_silent(&self, is: bool) -> bool {
         self.silent
-            .send_if_modified(|silent| std::mem::replace(silent, is) != is);
+            .send_if_modified(|silent| std::mem::replace(silent, is) != is)
     }
 
     /// Frames that were heard of the gateway, which an open session always has to answer with.
@@ -379,14 +380,16 @@ impl Session {
     }
 
     /// Frames that were sent and have to be acknowledged. Packets that look for a larger
-    /// path MTU do not count: they may well be lost.
+    /// path MTU do not count: they may well be lost. Each is a PING, and an IMMEDIATE_ACK where
+    /// the gateway knows that; a probe of a silent path may be the latter alone.
     pub(super) fn frames_asking(&self) -> u64 {
         let sent = self.stats().frame_tx;
-        let probes = self.connection.path_stats(noq::PathId::ZERO);
-        let probes = probes.map_or(0, |path| path.sent_plpmtud_probes);
+        let mtu = self.connection.path_stats(noq::PathId::ZERO);
+        let mtu = mtu.map_or(0, |path| path.sent_plpmtud_probes);
         let flows = sent.stream + sent.reset_stream + sent.stop_sending + sent.max_stream_data;
-        let session = sent.datagram + sent.ping + sent.max_data;
-        (flows + session).saturating_sub(probes)
+        let session = sent.datagram + sent.max_data;
+        let probes = sent.ping.saturating_sub(mtu) + sent.immediate_ack.saturating_sub(mtu);
+        flows + session + probes
     }
 
     /// The smoothed round trip.

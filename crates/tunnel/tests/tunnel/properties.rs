@@ -189,10 +189,10 @@ impl Link {
         setup
     }
 
-    /// What may happen on it. Of a check of the terminal's new address that is lost the QUIC library (1.3.0) does
-    /// not recover (docs/limitations.md), nor does a handshake bear another address.
+    /// What may happen on it. Of a check of the terminal's new address that is lost for long the QUIC library (1.3.0)
+    /// does not recover (docs/limitations.md), nor does a handshake bear another address.
     fn bears(&self, events: &[(u32, Event)]) -> Vec<(u32, Event)> {
-        let is_sure = self.loss + self.corrupt == 0 && self.outage.is_none();
+        let is_sure = self.outage.is_none();
         let bears = |at, event| event == Event::Killed || is_sure && at > UP_MS;
         let mut events = events.to_vec();
         events.retain(|&(at, event)| bears(at, event));
