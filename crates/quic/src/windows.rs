@@ -37,6 +37,9 @@ const UNKNOWN_PATH: u64 = 2 << 20;
 const LEAST_PART: u64 = 4 << 20;
 /// Room of the whole session beyond what its flows are lent: requests and control streams.
 const SESSION_SLACK: u64 = 256 * 1024;
+/// How often [`Windows::repeat`] says the same: 1120 bytes, with which a packet is nearly as long as QUIC's shortest
+/// path carries.
+const REPETITIONS: usize = 70;
 /// A session's window before anything is lent, bytes.
 pub const SESSION_BASE: u64 = UNKNOWN_PATH + SESSION_SLACK;
 /// Steps in which the session's window is changed.
@@ -93,6 +96,8 @@ struct State {
     default: u64,
     /// Not yet told.
     news: BTreeMap<u64, u64>,
+    /// What new streams are lent is to be told again, at length.
+    repeats: bool,
     /// The session's window as the library has it.
     session: u64,
     /// Bytes read in this round and the most in any.
@@ -140,6 +145,7 @@ impl Windows {
                 lent: 0,
                 default: 0,
                 news: BTreeMap::new(),
+                repeats: false,
                 session: SESSION_BASE,
                 round: began,
                 peak: 0,
@@ -296,6 +302,14 @@ impl Windows {
         state.lent > self.0.part(&state) / 4 * 3
     }
 
+    /// Tells the peer again, at length, what it knows: something that leaves as a long packet, and once more with each
+    /// probe until it is acknowledged, and changes nothing. A peer that does not know the stream ignores it.
+    pub fn repeat(&self) {
+        let mut state = self.lock();
+        state.repeats = true;
+        self.0.news.notify_one();
+    }
+
     /// Tells the peer on a stream of this end's own, until the connection ends.
     pub(crate) async fn tell(self, connection: &noq::Connection) {
         let Ok(mut stream) = connection.open_uni().await else {
@@ -306,10 +320,7 @@ impl Windows {
         let mut text = Vec::new();
         put(&mut text, STREAM_TYPE);
         loop {
-            for (id, limit) in std::mem::take(&mut self.lock().news) {
-                put(&mut text, id);
-                put(&mut text, limit);
-            }
+            self.lock().take_news(&mut text, self.0.opens);
             if stream.write_all(&text).await.is_err() {
                 return;
             }
@@ -347,18 +358,37 @@ impl Shared {
         let share = (free.min(path) + 1).next_power_of_two() / 2;
         let default = share.clamp(FLOOR, self.most);
         if default != state.default {
-            // Streams that this end opens are told of one by one.
-            let told = if self.opens { FLOOR } else { default };
-            if state.default == 0 || !self.opens {
-                state.news.insert(NEW_STREAMS, told);
+            let is_first = state.default == 0;
+            state.default = default;
+            if is_first || !self.opens {
+                state.news.insert(NEW_STREAMS, state.told(self.opens));
                 self.news.notify_one();
             }
-            state.default = default;
         }
     }
 }
 
 impl State {
+    /// What the peer is told of new streams. Those that this end `opens` are told of one by one.
+    fn told(&self, opens: bool) -> u64 {
+        if opens { FLOOR } else { self.default }
+    }
+
+    /// Writes what is to be told to `text`.
+    fn take_news(&mut self, text: &mut Vec<u8>, opens: bool) {
+        let news = std::mem::take(&mut self.news).into_iter();
+        let repeated = (NEW_STREAMS, self.told(opens));
+        let times = if std::mem::take(&mut self.repeats) {
+            REPETITIONS
+        } else {
+            0
+        };
+        for (id, limit) in news.chain(std::iter::repeat_n(repeated, times)) {
+            put(text, id);
+            put(text, limit);
+        }
+    }
+
     fn lend(&mut self, pool: &Pool, bytes: u64) {
         self.lent += bytes;
         pool.0.lent.fetch_add(bytes, Ordering::Relaxed);

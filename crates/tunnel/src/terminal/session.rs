@@ -61,9 +61,6 @@ impl fmt::Debug for Session {
 /// A request's receiving half.
 pub type DownStream = h3::client::RequestStream<RecvStream, Bytes>;
 
-/// What [`Session::speak_up`] says, bytes: with it a packet that is as long as that by which an address is checked.
-const SPEAKS_UP: usize = 1150;
-
 impl Session {
     /// HTTP/3 on `connection`, in which this terminal has shown the key `identity`; the error says
     /// why not.
@@ -109,14 +106,7 @@ impl Session {
     /// checked sends there no more than three times what it has heard (RFC 9000, section 8.1): were its check lost, the
     /// small packets of an idle terminal would not let it check again.
     pub(super) fn speak_up(&self) {
-        let room = self.connection.max_datagram_size().unwrap_or_default();
-        // Of the first request, in a context that nobody has opened: dropped where it arrives (RFC 9298, section 4).
-        let mut words = vec![u8::MAX; room.min(SPEAKS_UP)];
-        if let Some(request) = words.first_mut() {
-            *request = 0;
-        }
-        // An error leaves it unsaid.
-        let _ = self.connection.send_datagram(words.into());
+        self.flows.windows.repeat();
     }
 
     /// The handshake has ended well, and the way to the gateway is known by `lease`.
