@@ -27,7 +27,7 @@ const LAST_TASKS: Duration = Duration::from_secs(1);
 const DRAIN_LOOK: Duration = Duration::from_millis(100);
 
 /// Files that a daemon without flows may have open at most, with some to spare.
-const LEAST_FILES: u64 = 64;
+pub const LEAST_FILES: u64 = 64;
 
 /// Runs a daemon on the async runtime; `main` hears how many files may be open. Neither a log that
 /// nobody reads nor a disk that stands still keeps it from its work or from its end.

@@ -5,7 +5,7 @@ mod header;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bentpipe_os::initial_window::InitialWindow;
 use bentpipe_os::machine::Machine;
@@ -28,14 +28,18 @@ use crate::failure::Failure;
 
 /// What is carried at once in each direction of a connection, bytes.
 const BUFFER: usize = 64 * 1024;
-/// Connections at a time: with two buffers each, 512 MiB.
+/// Connections at a time, at most: with two buffers each, 512 MiB.
 const CONNECTIONS: usize = 4096;
+/// Descriptors of a connection: the client's, and the one onwards.
+const DESCRIPTORS: u64 = 2;
 /// A box that has not said where to by then is let go.
 const HEADER_PATIENCE: Duration = Duration::from_secs(10);
 /// An origin that has not answered by then is not waited for, as by the gateway of a tunnel.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
-/// Wait after a failed accept: out of descriptors, most likely.
+/// Wait after a failed accept: out of memory, most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// That connections have to wait is said once in so long.
+const FULL_AGAIN: Duration = Duration::from_secs(60);
 /// What tells the marks of the two sides apart ("bq" and "br" in ASCII), beside the port.
 const MARKS: [u32; 2] = [0x6271_0000, 0x6272_0000];
 
@@ -135,14 +139,14 @@ struct Proxy {
     incoming: Incoming,
     onwards: Onwards,
     next: TcpOptions,
-    room: Semaphore,
+    room: Arc<Semaphore>,
 }
 
 pub fn run(command: Command) -> Result<(), Failure> {
-    daemon::run(|_| serve(command))
+    daemon::run(|open_files| serve(command, open_files))
 }
 
-async fn serve(command: Command) -> Result<(), Failure> {
+async fn serve(command: Command, open_files: u64) -> Result<(), Failure> {
     let mut signals = daemon::StopSignals::new();
     let clients = command.side("client", &command.client_controller, command.client_window)?;
     let next = command.side("next", &command.next_controller, command.next_window)?;
@@ -160,7 +164,7 @@ async fn serve(command: Command) -> Result<(), Failure> {
             (None, None) => Onwards::Destination,
         },
         next,
-        room: Semaphore::new(CONNECTIONS),
+        room: Arc::new(Semaphore::new(most_connections(open_files))),
     });
     let mut accepting = JoinSet::new();
     for listener in listeners {
@@ -249,8 +253,28 @@ async fn listeners(
     ))
 }
 
+/// Connections at a time when `open_files` may be open: one that is taken must find the descriptor
+/// for its way onwards.
+fn most_connections(open_files: u64) -> usize {
+    let by_files = open_files.saturating_sub(daemon::LEAST_FILES) / DESCRIPTORS;
+    usize::try_from(by_files).map_or(CONNECTIONS, |by_files| by_files.clamp(1, CONNECTIONS))
+}
+
+/// Takes the connections of `listener`, for ever. Those beyond the room wait in the kernel's queue.
 async fn accept(listener: TcpListener, proxy: Arc<Proxy>) {
+    let mut said: Option<Instant> = None;
     loop {
+        if proxy.room.available_permits() == 0
+            && said.is_none_or(|said| said.elapsed() > FULL_AGAIN)
+        {
+            tracing::warn!(
+                "no room for more connections: the next ones wait; what there is goes by the open files permitted (`ulimit -Hn`, LimitNOFILE= in a systemd unit), up to {CONNECTIONS} connections"
+            );
+            said = Some(Instant::now());
+        }
+        let Ok(room) = proxy.room.clone().acquire_owned().await else {
+            return;
+        };
         let (stream, client) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -269,10 +293,7 @@ async fn accept(listener: TcpListener, proxy: Arc<Proxy>) {
         }
         let proxy = proxy.clone();
         tokio::spawn(async move {
-            // Beyond the limit a connection is reset, which its client understands.
-            let Ok(_room) = proxy.room.try_acquire() else {
-                return tracing::warn!(%client, "no room for more than {CONNECTIONS} connections");
-            };
+            let _room = room;
             if let Err(error) = proxy.carry(stream, client).await {
                 tracing::debug!(%client, "{error}");
             }
