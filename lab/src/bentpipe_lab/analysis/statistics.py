@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000
@@ -43,7 +43,7 @@ def median_interval(values: Sequence[float]) -> Interval:
     median = float(np.median(data))
     if data.size < 2 or np.all(data == data[0]):
         return Interval(int(data.size), median, median, median)
-    found = stats.bootstrap(
+    found = scipy.stats.bootstrap(
         (data,), np.median, confidence_level=CONFIDENCE, n_resamples=RESAMPLES, method="percentile", vectorized=True,
         rng=np.random.default_rng(SEED),
     ).confidence_interval  # fmt: skip
@@ -64,8 +64,8 @@ def distribution(done: Sequence[float], censored: Sequence[float]) -> Distributi
     """The distribution of times, Kaplan and Meier's where runs were cut off at `censored` times."""
     if not done:
         return Distribution([], [])
-    data: stats.CensoredData[np.float64] = stats.CensoredData(uncensored=list(done), right=list(censored))
-    found = stats.ecdf(data).cdf
+    data: scipy.stats.CensoredData[np.float64] = scipy.stats.CensoredData(uncensored=list(done), right=list(censored))
+    found = scipy.stats.ecdf(data).cdf
     quantiles = np.asarray(found.quantiles, dtype=np.float64)
     shares = np.asarray(found.probabilities, dtype=np.float64)
     at_ends = np.isin(quantiles, np.asarray(done, dtype=np.float64))
@@ -91,7 +91,7 @@ def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     enough = a.size > 1 and b.size > 1
     spread = enough and bool(np.ptp(a) > 0 or np.ptp(b) > 0)
-    u = stats.mannwhitneyu(b, a, alternative="two-sided") if enough else None
+    u = scipy.stats.mannwhitneyu(b, a, alternative="two-sided") if enough else None
     wins = float(np.sign(b[:, None] - a[None, :]).sum())
     return Comparison(
         n=(int(a.size), int(b.size)),
@@ -106,7 +106,7 @@ def _welch(a: np.ndarray[tuple[int], np.dtype[np.float64]], b: np.ndarray[tuple[
     with warnings.catch_warnings():
         # A simulated sample may have next to no spread; the test is then as good as its numbers.
         warnings.filterwarnings("ignore", message="Precision loss", category=RuntimeWarning)
-        return float(stats.ttest_ind(b, a, equal_var=False).pvalue)
+        return float(scipy.stats.ttest_ind(b, a, equal_var=False).pvalue)
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:

@@ -104,9 +104,7 @@ def main() -> int:
         print(f"cannot go on: {error}", file=sys.stderr)
         return 1
     for each in found:
-        print(
-            f"{each.name:<50} {each.value:5.1f} {each.unit}, limit {each.limit:.0f}  {'ok' if each.kept else 'SHORT'}"
-        )
+        print(each.line)
     return 0 if all(each.kept for each in found) else 1
 
 

@@ -53,6 +53,12 @@ class Reach:
         """Whether the limit holds."""
         return self.value <= self.limit
 
+    @property
+    def line(self) -> str:
+        """As it is told."""
+        verdict = "ok" if self.kept else "SHORT"
+        return f"{self.name:<60} {self.value:>8.2f} {self.unit:<6} limit {self.limit:>7.2f}  {verdict}"
+
 
 def cost_of(plan: str, seconds: int) -> Cost:
     """Carry out a plan for so many simulated seconds."""
@@ -88,8 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     written = out / "virtual-time.json"
     written.write_text(json.dumps([{**asdict(row), "kept": row.kept} for row in rows], indent=2) + "\n")
     for row in rows:
-        verdict = "ok" if row.kept else "SHORT"
-        print(f"{row.name:<60} {row.value:>8.2f} {row.unit:<6} limit {row.limit:>7.2f}  {verdict}")
+        print(row.line)
     print(written)
     return 0
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bentpipe_lab.campaign import directory as directories
-from bentpipe_lab.campaign import engine, journal, load, preemption, schedule, side_by_side, simulate
+from bentpipe_lab.campaign import journal, load, preemption, schedule, side_by_side, simulate
 from bentpipe_lab.campaign.directory import Campaign, State
 from bentpipe_lab.campaign.plan import REAL, VIRTUAL, Plan, read
 from bentpipe_lab.campaign.points import Expansion, Point, expand
@@ -188,6 +188,9 @@ def status(directory: Path, console: Console) -> int:
 
 
 def _work(campaign: Campaign, scheduler: str | None, console: Console) -> int:
+    # Dask takes half a second to load, which all other commands can do without.
+    from bentpipe_lab.campaign import engine
+
     progress = Progress(console)
     ending = engine.execute(campaign, progress, scheduler)
     state = campaign.state()

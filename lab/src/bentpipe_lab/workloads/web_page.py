@@ -14,7 +14,7 @@ from bentpipe_lab.net.topology import Topology
 from bentpipe_lab.programs import Cargo, Debian, Program
 from bentpipe_lab.records.sample import Outcome
 from bentpipe_lab.workloads.contract import QUIC, TCP, Metric, Option, Workload
-from bentpipe_lab.workloads.programs import browse, inside
+from bentpipe_lab.workloads.programs import har, inside
 
 CHROMIUM, CHROMEDRIVER = Debian("chromium"), Debian("chromedriver", package="chromium-driver")
 FIREFOX, GECKODRIVER = Debian("firefox-esr"), Cargo("geckodriver", pinned="0.37.1")
@@ -51,7 +51,7 @@ class WebPage(Workload):
     programs = (web.CADDY, web.DNSMASQ, *(program for each in BROWSERS.values() for program in each))
     options: ClassVar[Mapping[str, Option]] = {
         "page": Option("kepler", check=pages.page),
-        "protocol": Option("HTTP/2", tuple(browse.PROTOCOLS)),
+        "protocol": Option("HTTP/2", tuple(har.PROTOCOLS)),
         "browser": Option("chromium", tuple(BROWSERS)),
         "visit": Option("cold", tuple(VISITS)),
     }

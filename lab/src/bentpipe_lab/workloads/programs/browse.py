@@ -21,8 +21,6 @@ from bentpipe_lab.records.sample import Outcome
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.workloads.programs import har
 
-PROTOCOLS = {"HTTP/1.1": "http/1.1", "HTTP/2": "h2", "HTTP/3": "h3"}
-"""As `nextHopProtocol` has them (ALPN)."""
 SETTLE_S = 0.3
 """The largest paint is told a moment after it happened."""
 TIMINGS = """
@@ -103,7 +101,7 @@ def judged(task: dict[str, Any], seen: dict[str, Any]) -> Outcome:
         url, size = next(iter(wrong.items()))
         return Outcome(Verdict.WRONG_CONTENT, detail=f"{len(wrong)} objects, {url}: {size} bytes of {wanted[url]}")
     fetched = [entry for url, entry in entries.items() if url in wanted and not _from_cache(entry)]
-    protocol = PROTOCOLS[task["protocol"]]
+    protocol = har.PROTOCOLS[task["protocol"]]
     other = sorted({entry["nextHopProtocol"] for entry in fetched if entry["nextHopProtocol"] != protocol})
     if other:
         return Outcome(Verdict.FELL_BACK, detail=f"{', '.join(other)} where {protocol} was asked for")

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-VERSIONS = {"http/1.1": "HTTP/1.1", "h2": "HTTP/2", "h3": "HTTP/3"}
+PROTOCOLS = {"HTTP/1.1": "http/1.1", "HTTP/2": "h2", "HTTP/3": "h3"}
+"""As `nextHopProtocol` has them (ALPN)."""
+VERSIONS = {protocol: version for version, protocol in PROTOCOLS.items()}
 
 
 def of(seen: Mapping[str, Any], url: str, written: datetime) -> dict[str, Any]:
