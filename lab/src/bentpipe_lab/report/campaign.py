@@ -2,7 +2,7 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -209,14 +209,20 @@ def _line(row: PointRow) -> dict[str, Any]:
 
 def study(campaign: Campaign) -> Section | None:
     """What the study says of itself, from the tables; None where it has no section."""
+    if _section_of(campaign) is None:
+        return None
     runs = tables.read(campaign.directory)
     return _section(campaign, analysis.metric_rows(analysis.rows(runs), runs, tables.metrics(campaign.directory)))
 
 
 def _section(campaign: Campaign, figures: Sequence[MetricRow]) -> Section | None:
     """What a study says of itself beside what every campaign shows."""
-    section = SECTIONS.get(campaign.plan.published or campaign.plan.name.removesuffix(QUICK))
+    section = _section_of(campaign)
     return None if section is None else section(figures)
+
+
+def _section_of(campaign: Campaign) -> Callable[[Sequence[MetricRow]], Section] | None:
+    return SECTIONS.get(campaign.plan.published or campaign.plan.name.removesuffix(QUICK))
 
 
 def _metric_lines(figures: Sequence[MetricRow]) -> list[dict[str, Any]]:

@@ -28,9 +28,10 @@ COLOURS = (
 DASHES: Sequence[Any] = ("solid", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 1, 1, 1)))
 MOST_LINES = 36
 """Rows of one figure of medians; more go to a further figure."""
-MOST_FIGURES = 8
-"""Of medians; the table has all points."""
 MOST_PANELS = 8
+"""Of one figure; more go to a further figure."""
+MOST_FIGURES = 8
+"""Of one kind; the table has all points."""
 MOST_VARIANTS = 12
 """Lines of one panel; where a setting has more, a sweep shows them."""
 LOG_FROM = 40
@@ -140,7 +141,7 @@ def medians(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
     charts = []
     ordered = [row for base, others in settings(rows) for row in (base, *others)]
     shown = ordered[: MOST_FIGURES * MOST_LINES]
-    left_out = f" {len(ordered) - len(shown)} further points are in the table." if len(ordered) > len(shown) else ""
+    left_out = _left_out(ordered[len(shown) :], "points")
     for number_, first in enumerate(range(0, len(shown), MOST_LINES), start=1):
         some = shown[first : first + MOST_LINES]
         figure = Figure(figsize=(9, 0.26 * len(some) + 1.1), layout="constrained")
@@ -184,6 +185,11 @@ def medians(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
     return charts
 
 
+def _left_out(what: Sequence[object], name: str) -> str:
+    """The end of a caption of what is drawn only in part."""
+    return f" {len(what)} further {name} are in the table." if what else ""
+
+
 def _ends(interval: Interval | None) -> dict[str, object]:
     """Of a median in seconds; nothing where no run ended well."""
     ends = (None, None, None) if interval is None else (interval.median, interval.low, interval.high)
@@ -196,8 +202,10 @@ def distributions(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
         (title, some) for title, some in panels_of(rows) if any(row.n_total >= LEAST_OF_A_DISTRIBUTION for row in some)
     ]
     charts = []
-    for number_, first in enumerate(range(0, len(panels), MOST_PANELS), start=1):
-        some = panels[first : first + MOST_PANELS]
+    shown = panels[: MOST_FIGURES * MOST_PANELS]
+    left_out = _left_out(panels[len(shown) :], "panels' points")
+    for number_, first in enumerate(range(0, len(shown), MOST_PANELS), start=1):
+        some = shown[first : first + MOST_PANELS]
         figure, cells = grid(len(some))
         table: list[dict[str, object]] = []
         for axes, (title, group) in zip(cells, some, strict=False):
@@ -223,7 +231,7 @@ def distributions(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
             Chart(
                 f"distributions-{number_}", drawing(figure),
                 "Share of runs that were done by a time; dashed: the physical bound. Runs that did not end well are"
-                " counted as not done until their limit.",
+                f" counted as not done until their limit.{left_out}",
                 f"Distributions of times in {len(some)} panels", table,
             )
         )  # fmt: skip
