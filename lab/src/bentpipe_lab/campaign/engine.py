@@ -13,6 +13,7 @@ from enum import StrEnum
 from types import FrameType
 from typing import Any
 
+import dask
 import distributed
 from distributed.comm import CommClosedError
 
@@ -39,6 +40,12 @@ WORKERS_S = 60
 """How long a scheduler may be without a worker."""
 SCAN_S = 2.0
 """How often it looks for runs of units that are not done."""
+UNWATCHED = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1 s",
+    "distributed.admin.system-monitor.interval": "10 s",
+}
+"""Dask samples workers in this process 100 times a second for its dashboard, which they have not."""
 
 
 class Ending(StrEnum):
@@ -266,9 +273,12 @@ def _workers(scheduler: str | None, paths: int) -> Iterator[tuple[distributed.Cl
     """Dask's workers: threads of this process, or those of a scheduler elsewhere; and how many units they take."""
     if scheduler is None:
         widths = {VIRTUAL: SIMULATIONS, REAL: paths}
-        with distributed.Client(
-            processes=False, n_workers=1, threads_per_worker=max(widths.values()), dashboard_address="127.0.0.1:0"
-        ) as client:
+        with (
+            dask.config.set(UNWATCHED),
+            distributed.Client(
+                processes=False, n_workers=1, threads_per_worker=max(widths.values()), dashboard_address=None
+            ) as client,
+        ):
             yield client, widths
         return
     try:
