@@ -127,9 +127,9 @@ def all_charts(rows: Sequence[PointRow], samples: Path) -> list[Chart]:
     looks = Looks(row.variant for row in rows)
     timed = [row for row in rows if counts(row.workload) is None]
     return [
+        *sweeps(drawn, looks),
         *medians(timed, looks),
         *distributions(timed, looks),
-        *sweeps(drawn, looks),
         *ratios(drawn, samples, looks),
         *transports_over_time(drawn, samples),
         *over_time(drawn, samples, looks),
@@ -203,7 +203,7 @@ def distributions(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
     ]
     charts = []
     shown = panels[: MOST_FIGURES * MOST_PANELS]
-    left_out = _left_out(panels[len(shown) :], "panels' points")
+    left_out = _left_out(panels[len(shown) :], "settings")
     for number_, first in enumerate(range(0, len(shown), MOST_PANELS), start=1):
         some = shown[first : first + MOST_PANELS]
         figure, cells = grid(len(some))
