@@ -87,6 +87,12 @@ def test_figures_over_time_show_a_run_that_counts(tmp_path: Path) -> None:
     assert {round(float(each["ratio"]), 2) for each in table(ratio)} == {0.5}
 
 
+def test_nothing_is_a_multiple_of_nothing(tmp_path: Path) -> None:
+    samples = written(tmp_path, run("a", 1, [5.0], [60.0]), run("b", 1, [0.0], [60.0]))
+    rows = [row("b", "direct"), row("a", "bentpipe")]
+    assert ratios(rows, samples, Looks(each.variant for each in rows)) == []
+
+
 def test_a_point_of_which_no_run_ended_well_has_no_line(tmp_path: Path) -> None:
     samples = written(tmp_path, run("a", 1, [1.0], [500.0]))
     assert working_areas([row("a", "bentpipe", None)], samples, {}) == []

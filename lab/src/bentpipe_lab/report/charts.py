@@ -311,7 +311,7 @@ def ratios(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Chart]
     panels = [
         (base, [row for row in others if row.point in by_point])
         for base, others in groups[:MOST_PANELS]
-        if base.point in by_point
+        if base.point in by_point and by_point[base.point]["received_bytes"].max()
     ]
     panels = [(base, others) for base, others in panels if others]
     if not panels:
