@@ -5,11 +5,16 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use bentpipe_quicpep::proxy::Mode;
-use bentpipe_quicpep::routes::{Route, Routes};
+use bentpipe_quicpep::routes::{Kind, Route, Routes};
 use bentpipe_quicpep::transport::Side;
 use bentpipe_units::{Bytes, Rate, Span};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+/// Connections that are kept ready where nothing else is said: a browser opens one or two at a time.
+const READY: usize = 4;
+/// The most.
+const MOST_READY: usize = 64;
 
 /// `quic-pep.toml`.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -37,8 +42,9 @@ pub struct QuicPep {
     #[schemars(with = "BTreeMap<String, BTreeMap<String, String>>")]
     pub names: BTreeMap<String, Route>,
     /// Connections that are kept open to each next hop of kind "pep", so that a client's data
-    /// wait for no handshake there.
-    pub ready: usize,
+    /// wait for no handshake there; without it, 4.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready: Option<usize>,
     /// A file with the authorities, in PEM, by which next hops are verified; without it, the
     /// system's.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,7 +73,7 @@ impl Default for QuicPep {
             memory: Bytes::new(1 << 30),
             next: None,
             names: BTreeMap::new(),
-            ready: 4,
+            ready: None,
             ca: None,
             certificate: None,
             key: None,
@@ -102,8 +108,15 @@ impl QuicPep {
             }
             _ => {}
         }
-        if self.ready > 64 {
-            return Err(format!("ready = {}: give 0 to 64", self.ready));
+        if let Some(ready) = self.ready {
+            if ready > MOST_READY {
+                return Err(format!("ready = {ready}: give 0 to {MOST_READY}"));
+            }
+            if !self.routes().all().any(|route| route.kind == Kind::Pep) {
+                return Err(format!(
+                    "ready = {ready} has no effect without a next hop of kind \"pep\"; give one that kind, or remove `ready`"
+                ));
+            }
         }
         if self.memory.as_u64() < 1 << 20 {
             return Err(format!(
@@ -112,6 +125,11 @@ impl QuicPep {
             ));
         }
         Ok(())
+    }
+
+    /// Connections that are kept open to each next hop that is a proxy.
+    pub fn ready(&self) -> usize {
+        self.ready.unwrap_or(READY)
     }
 
     /// Where clients are taken.
@@ -159,6 +177,16 @@ mod tests {
     }
 
     #[test]
+    fn one_next_hop_of_kind_pep_is_enough_for_ready() {
+        let text = "next = { address = \"a.example:443\" }\nready = 0\n\
+                    [names.b]\naddress = \"b.example:443\"\nkind = \"pep\"";
+        let config: QuicPep = toml::from_str(text).unwrap();
+        config.check().unwrap();
+        assert_eq!(config.ready(), 0);
+        assert_eq!(QuicPep::default().ready(), READY);
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         let next = "next = { address = \"a.example:443\" }\n";
         for (text, said) in [
@@ -188,6 +216,14 @@ mod tests {
             (
                 &*format!("{next}[towards_clients]\nstreams = 0"),
                 "towards_clients.streams",
+            ),
+            (
+                &*format!("{next}ready = 4"),
+                "ready = 4 has no effect without a next hop of kind \"pep\"",
+            ),
+            (
+                "next = { address = \"a.example:443\", kind = \"pep\" }\nready = 65",
+                "ready = 65: give 0 to 64",
             ),
             (&*format!("{next}colour = 1"), "unknown field"),
         ] {

@@ -203,7 +203,7 @@ async fn serve(
             next_side,
             Names(Machine::new(config.memory)),
             &routes,
-            config.ready,
+            config.ready(),
         ),
         routes,
         memory: Memory::new(config.memory.as_u64()),

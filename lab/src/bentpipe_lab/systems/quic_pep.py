@@ -88,7 +88,7 @@ class QuicPepChain(QuicPep):
         """Start them from the server on, and give the client's QUIC to the one at the terminal."""
         _proxy(
             path, "server", path.server,
-            {"listen": f"{SERVER4}:{LAST}", **_servers(), **_whole(settings),
+            {"listen": f"{SERVER4}:{LAST}", **_servers(), **_whole(settings, last=True),
              "towards_clients": _ground(path.link), "towards_next": _ground(None)},
         )  # fmt: skip
         _at_gateway(path, settings, {"next": {"address": f"{SERVER4}:{LAST}", "kind": "pep", "name": NAME}})
@@ -100,9 +100,10 @@ class QuicPepChain(QuicPep):
 
 
 def _at_gateway(path: Topology, settings: Settings, onwards: Mapping[str, Any]) -> None:
+    last = onwards["next"].get("kind") != "pep"
     _proxy(
         path, "gateway", path.gateway,
-        {"listen": f"0.0.0.0:{BETWEEN}", **onwards, **_whole(settings),
+        {"listen": f"0.0.0.0:{BETWEEN}", **onwards, **_whole(settings, last=last),
          "towards_clients": _satellite(path.link, settings), "towards_next": _ground(path.link)},
     )  # fmt: skip
 
@@ -129,8 +130,10 @@ def _servers() -> dict[str, Any]:
     }
 
 
-def _whole(settings: Settings) -> dict[str, Any]:
-    return {name: value for name, value in settings.fields.items() if name in WHOLE}
+def _whole(settings: Settings, *, last: bool = False) -> dict[str, Any]:
+    """What a plan sets of the configuration itself: the `last` of several in a row has nobody to be `ready` for."""
+    kept = [name for name in WHOLE if not (last and name == "ready")]
+    return {name: value for name, value in settings.fields.items() if name in kept}
 
 
 def _satellite(link: Link | None, settings: Settings) -> dict[str, Any]:
