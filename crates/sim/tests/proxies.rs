@@ -139,7 +139,7 @@ fn a_chain_of_three_carries_everything() {
     );
     let records = Records::of(&plan, any_base()).expect("a plan that can be run");
     for transfer in &records.transfers {
-        assert_eq!(transfer.received, 10 << 20);
+        assert_eq!(transfer.received, 10 << 20, "{:?}", records.flows);
         let first = transfer.first_byte_ns.expect("it came") - transfer.begun_ns;
         // Two satellite round trips, and nothing for handshakes over them.
         assert!(
