@@ -8,9 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, timeout};
 
 const RTT: Duration = Duration::from_millis(500);
-/// Before QUIC's own probe asks, where no acknowledgement was due that shows the new address.
-const SILENCE: Duration = Duration::from_millis(530);
-/// What all else takes.
+/// What all else takes: an acknowledgement, which shows the new address, is late by 25 ms at most.
 const SOON: Duration = Duration::from_millis(30);
 const SATELLITE: &str = r#"
 name = "geo"
@@ -201,7 +199,7 @@ fn a_download_and_a_call_go_on_two_round_trips_after_it_is_noticed() {
         for (what, first) in [("bytes", bytes), ("datagrams", datagrams)] {
             println!("{how:?}: {what} after {first:?}");
             assert!(
-                first < 2 * RTT + SILENCE + SOON,
+                first < 2 * RTT + SOON,
                 "{how:?}: {what} after {first:?}"
             );
         }
@@ -212,7 +210,7 @@ fn a_download_and_a_call_go_on_two_round_trips_after_it_is_noticed() {
 #[test]
 fn a_download_that_fills_the_link_goes_on_two_round_trips_after_it_is_noticed() {
     const BYTES: usize = 20_000_000;
-    for moment in (5000..5250).step_by(31).map(Duration::from_millis) {
+    for moment in (5000..5250).step_by(16).map(Duration::from_millis) {
         for_each_change(async |how, open| {
             let Open {
                 world,
@@ -227,7 +225,7 @@ fn a_download_that_fills_the_link_goes_on_two_round_trips_after_it_is_noticed() 
             let ((), first) = tokio::join!(sending, downloading);
             println!("{how:?} at {moment:?}: {first:?}");
             assert!(
-                first < 2 * RTT + SILENCE + SOON,
+                first < 2 * RTT + SOON,
                 "{how:?} at {moment:?}: {first:?}"
             );
         });
