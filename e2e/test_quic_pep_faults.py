@@ -46,11 +46,11 @@ class Row:
         words += ["-addext", "subjectAltName=DNS:perf.test", "-addext", "basicConstraints=critical,CA:FALSE"]
         subprocess.run(["openssl", *words], check=True, capture_output=True)
 
-    def server(self) -> Process:
+    def server(self, *options: str) -> Process:
         """The server at the gateway's end, always with the same key."""
         identity: list[str | Path] = ["--certificate", self.certificate, "--key", self.key]
-        argv: list[str | Path] = [host.binary(), "perf", "server", "--listen", f"{GATEWAY}:4433", *identity]
-        return self._start("server", self.link.gateway.command(argv), "perf ")
+        argv: list[str | Path] = [host.binary(), "perf", "server", "--listen", f"{GATEWAY}:4433", *identity, *options]
+        return self.start("server", self.link.gateway.command(argv), "perf ")
 
     def proxy(self, name: str, *lines: str) -> Process:
         """A proxy: `first` at the terminal, `second` at the gateway."""
@@ -59,7 +59,7 @@ class Row:
             config.write_text("\n".join(lines))
             assert bentpipe("quic-pep", "init", "--config", config).returncode == 0
         where = self.link.terminal if name == "first" else self.link.gateway
-        return self._start(name, where.command([host.binary(), "quic-pep", "--config", config]), READY)
+        return self.start(name, where.command([host.binary(), "quic-pep", "--config", config]), READY)
 
     def config(self, name: str) -> Path:
         """Its configuration."""
@@ -78,20 +78,23 @@ class Row:
         to = f'next = {{ address = "{SECOND}", kind = "pep", name = "pep.test" }}'
         return self.proxy("first", f'listen = "{FIRST}"', to, f'ca = "{ca}"'), second
 
-    def command(self, *options: str) -> list[str]:
-        """A measurement through the first proxy."""
-        trust = ("--ca", self.config("first").with_suffix(".ca.pem"), "--name", "perf.test")
+    def command(self, *options: str, name: str = "perf.test") -> list[str]:
+        """A measurement through the first proxy, of the server of that name."""
+        trust = ("--ca", self.config("first").with_suffix(".ca.pem"), "--name", name)
         argv: list[str | Path] = [host.binary(), "perf", "client", FIRST, *trust, "--json", "-", *options]
         return self.link.terminal.command(argv)
 
-    def measure(self, *options: str) -> tuple[dict[str, Any], float]:
+    def measure(self, *options: str, name: str = "perf.test") -> tuple[dict[str, Any], float]:
         """Its report, and how long it took."""
         began = time.monotonic()
-        done = subprocess.run(self.command(*options), capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(
+            self.command(*options, name=name), capture_output=True, text=True, check=False, timeout=120
+        )
         report: dict[str, Any] = json.loads(done.stdout)
         return report, time.monotonic() - began
 
-    def _start(self, name: str, argv: list[str], ready: str) -> Process:
+    def start(self, name: str, argv: list[str], ready: str) -> Process:
+        """Run a program until the end of the test, and wait for what it says when it is ready."""
         process = Process(name, argv, self.directory)
         self.running.append(process)
         process.wait_line(ready)
