@@ -6,6 +6,7 @@
 pub mod call;
 mod datagrams;
 mod internet;
+pub mod names;
 pub mod own_quic;
 mod streams;
 pub mod tls;
@@ -16,6 +17,7 @@ use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex};
 
 use bentpipe_link::Scenario;
+use bentpipe_tunnel::flow::tally::Tally;
 use bentpipe_tunnel::gateway::egress::Egress;
 use bentpipe_tunnel::gateway::ip_network::IpNetwork;
 use bentpipe_tunnel::gateway::policy::{Policies, Unlimited};
@@ -198,6 +200,8 @@ pub struct World {
     pub internet: Internet,
     pub terminal: Terminal,
     pub gateway: noq::Endpoint,
+    /// The first gateway's counts of flows.
+    pub at_gateway: Tally,
     /// The terminal's.
     pub endpoint: noq::Endpoint,
     pub network: Network,
@@ -259,6 +263,11 @@ impl Setup {
 
     /// Starts a gateway on `endpoint`.
     pub fn gateway(&self, endpoint: noq::Endpoint) -> JoinHandle<()> {
+        self.counted_gateway(endpoint).1
+    }
+
+    /// The same with the counts of its flows.
+    fn counted_gateway(&self, endpoint: noq::Endpoint) -> (Tally, JoinHandle<()>) {
         let gateway = Gateway::new(
             endpoint,
             Configuration {
@@ -273,12 +282,14 @@ impl Setup {
             },
         );
         let network = self.ip.clone();
-        tokio::spawn(async move {
+        let tally = gateway.tally().clone();
+        let serving = tokio::spawn(async move {
             match network {
                 Some(network) => drop(tokio::join!(gateway.run(), network.deliver())),
                 None => gateway.run().await,
             }
-        })
+        });
+        (tally, serving)
     }
 
     /// Starts everything.
@@ -287,7 +298,7 @@ impl Setup {
         let [at_gateway, at_terminal] = [0, 1].map(|number| clock.on(self.host, number));
         let gateway_socket = gateway_socket.on(&at_gateway);
         let gateway = endpoint(&at_gateway, gateway_socket, Some(self.server()));
-        let serving = self.gateway(gateway.clone());
+        let (at_gateway, serving) = self.counted_gateway(gateway.clone());
         let terminal_socket = terminal_socket.on(&at_terminal);
         let terminal_endpoint = endpoint(&at_terminal, terminal_socket, None);
         let (terminal, keep) = Terminal::new(self.connector(terminal_endpoint.clone()));
@@ -298,6 +309,7 @@ impl Setup {
             internet: self.internet.clone(),
             terminal,
             gateway,
+            at_gateway,
             endpoint: terminal_endpoint,
             network,
             setup: Arc::new(self),
