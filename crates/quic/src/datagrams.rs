@@ -72,6 +72,8 @@ struct State {
 struct Inbox {
     datagrams: VecDeque<Bytes>,
     bytes: usize,
+    /// Of a datagram that comes on the stream, and is not complete.
+    partial: usize,
     reader: Option<Waker>,
 }
 
@@ -252,6 +254,23 @@ impl FlowDatagrams {
         &self.all.0.drops
     }
 
+    /// Whether `bytes` of a datagram that comes on the request's stream, and is not complete, may be held: they count as
+    /// what waits does, of all requests of the session together.
+    pub fn may_hold(&self, bytes: usize) -> bool {
+        let mut state = self.all.lock();
+        let state = &mut *state;
+        let Some(inbox) = state.inboxes.get_mut(&self.flow.request) else {
+            return false;
+        };
+        state.held -= std::mem::take(&mut inbox.partial);
+        let may = state.held + bytes <= INBOXES;
+        if may {
+            inbox.partial = bytes;
+            state.held += bytes;
+        }
+        may
+    }
+
     /// The contents of the next datagrams, [`AT_ONCE`] at most.
     pub async fn receive(&self) -> Vec<Bytes> {
         std::future::poll_fn(|context| self.poll_receive(context)).await
@@ -335,7 +354,7 @@ impl Drop for FlowDatagrams {
     fn drop(&mut self) {
         let mut state = self.all.lock();
         if let Some(inbox) = state.inboxes.remove(&self.flow.request) {
-            state.held -= inbox.bytes;
+            state.held -= inbox.bytes + inbox.partial;
             let unread = inbox.datagrams.len() as u64;
             self.drops().add(DropCause::NoRequest, unread);
         }

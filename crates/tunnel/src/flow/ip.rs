@@ -117,6 +117,9 @@ pub async fn carry<U: Up, D: Down>(
                     drop(answer.try_send(Outgoing::Capsule(capsule)));
                 }
             }
+            if !datagrams.may_hold(capsules.held()) && capsules.skip() {
+                (datagrams.drops()).add(DropCause::ReceiveQueueFull, 1);
+            }
         }
         capsules.end()?;
         Ok(())

@@ -36,6 +36,9 @@ pub enum FlowError {
     /// Too many flows are open, and this one was idle for longest.
     #[error("ended: the longest idle of too many UDP flows")]
     Evicted,
+    /// Too many connections are open, and this one is the newest of the host with most.
+    #[error("reset: its host has most of too many connections, and another needs a place")]
+    GivenWay,
     /// Too many flows have stalled, and this one for longest.
     #[error("reset: the longest-stalled of too many stalled flows")]
     Stalled,
@@ -57,6 +60,7 @@ impl FlowError {
             Self::Refused(refusal) => refusal.kind.name(),
             Self::Malformed => "malformed",
             Self::Evicted => "evicted",
+            Self::GivenWay => "too_many_flows",
             Self::Stalled => "stalled",
             Self::Unanswered => "unanswered",
             Self::NoSession => "no_session",
@@ -68,7 +72,7 @@ impl FlowError {
         let kind = match self {
             Self::Refused(refusal) => return refusal.clone(),
             Self::Unanswered | Self::NoSession => ErrorKind::ConnectionTimeout,
-            Self::Stalled | Self::Evicted => ErrorKind::ConnectionLimitReached,
+            Self::Stalled | Self::Evicted | Self::GivenWay => ErrorKind::ConnectionLimitReached,
             Self::Malformed => ErrorKind::ProxyInternalError,
             Self::Local(_) | Self::Stream(_) | Self::Stopped => ErrorKind::ConnectionTerminated,
         };

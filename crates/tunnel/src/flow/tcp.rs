@@ -32,7 +32,7 @@ const READ: usize = 64 * 1024;
 ///
 /// `opened` is awaited before anything is taken from `down`: the terminal reads the
 /// gateway's answer there, while bytes already go up. `stopped` resolves when the
-/// other end reads no more of `up`.
+/// other end reads no more of `up`, `lost` when the flow has to give way to another.
 ///
 /// Returns when both directions have ended. On an error both have been aborted.
 pub async fn carry<U: Up, D: Down>(
@@ -40,7 +40,10 @@ pub async fn carry<U: Up, D: Down>(
     mut up: U,
     mut down: D,
     opened: impl AsyncFnOnce(&mut D) -> Result<(), FlowError>,
-    stopped: impl Future<Output = ()> + Send,
+    (stopped, lost): (
+        impl Future<Output = ()> + Send,
+        impl Future<Output = ()> + Send,
+    ),
     stalled: &StalledFlows,
     held: &Held,
 ) -> (Carried, Result<(), FlowError>) {
@@ -95,6 +98,7 @@ pub async fn carry<U: Up, D: Down>(
         biased;
         done = async { tokio::try_join!(biased; downward, upward) } => done.map(|((), ())| ()),
         error = reset => Err(FlowError::Local(error)),
+        () = lost => Err(FlowError::GivenWay),
     };
     if result.is_ok() {
         reader.unsplit(writer).close();

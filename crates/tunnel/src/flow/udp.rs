@@ -298,6 +298,10 @@ async fn obey(
             _ => deliver(socket, read(way, [content], activity)?).await?,
         }
     }
+    // Other ends may leave as many incomplete as they have requests.
+    if !way.datagrams.may_hold(capsules.held()) && capsules.skip() {
+        way.datagrams.drops().add(DropCause::ReceiveQueueFull, 1);
+    }
     Ok(())
 }
 

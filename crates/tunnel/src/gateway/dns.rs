@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 
 use crate::session::BidiStream;
 use crate::sockets::Resolve;
-use crate::wire::dns::{self, MAX_MESSAGE, MAX_QUESTION, MAX_UNDER_WAY, Question};
+use crate::wire::dns::{self, MAX_MESSAGE, MAX_QUESTION, Question};
 use crate::wire::proxy_status::{ErrorKind, Refusal};
 
 /// A question has to be whole by then.
@@ -41,7 +41,7 @@ pub async fn answer<R: Resolve>(
     let Ok(_place) = places.try_acquire() else {
         return Err(Refusal {
             kind: ErrorKind::ConnectionLimitReached,
-            detail: format!("{MAX_UNDER_WAY} questions of this session are under way"),
+            detail: "too many questions of this session are under way".into(),
         });
     };
     let failed = || {

@@ -24,7 +24,7 @@ use crate::flow::{Carried, FlowError};
 use crate::identity::{Fingerprint, PeerRole, Registry};
 use crate::session::{path_summary, remote_address};
 use crate::sockets::Dial;
-use crate::wire::dns::MAX_UNDER_WAY;
+use crate::wire::dns::{MAX_GIVEN_UP, MAX_UNDER_WAY};
 use crate::wire::notices::Ask;
 use crate::wire::proxy_status::{self, ErrorKind, Refusal};
 use crate::wire::request::Request;
@@ -128,7 +128,7 @@ impl<D: Dial> Requests<D> {
             stalled: StalledFlows::default(),
             resolving: Semaphore::new(MAX_RESOLVING),
             udp: Semaphore::new(self.udp_flows.load(Ordering::Relaxed)),
-            asking: Semaphore::new(MAX_UNDER_WAY),
+            asking: Semaphore::new(MAX_UNDER_WAY + MAX_GIVEN_UP),
             noticing: Semaphore::new(1),
         });
         if let Some((request, stream)) = first {
@@ -278,9 +278,16 @@ impl<D: Dial> Requests<D> {
             }
             (Ok(Request::Dns(question)), PeerRole::Terminal) => {
                 let mut stream = stream;
+                let stopped = Box::pin(peer.flows.stops.stopped(stream.send_id()));
                 let resolver = self.dialler.resolver();
                 let answered = dns::answer(resolver, &peer.asking, question, &mut stream);
-                if let Err(refusal) = Box::pin(answered).await {
+                let answered = tokio::select! {
+                    biased;
+                    answered = Box::pin(answered) => answered,
+                    // Its place is another's.
+                    () = stopped => return,
+                };
+                if let Err(refusal) = answered {
                     tracing::debug!("question refused: {refusal}");
                     Box::pin(refuse(stream, &refusal)).await;
                 }
@@ -393,7 +400,7 @@ impl<D: Dial> Requests<D> {
             up,
             Guarded::new(down, confirmed),
             async |_: &mut _| Ok(()),
-            stopped,
+            (stopped, std::future::pending()),
             &peer.stalled,
             &held,
         )

@@ -215,7 +215,7 @@ impl Terminal {
         socket: impl Future<Output = io::Result<S>> + Send,
     ) {
         let host = self.hosts.enter(client);
-        let Some((_place, _open)) = self.begin(&target, Some(&host)) else {
+        let Some((mut place, _open)) = self.begin(&target, Some(&host)) else {
             return;
         };
         let accepted = async {
@@ -226,12 +226,13 @@ impl Terminal {
             Refusal::read(&answer)?;
             Ok((session, stream))
         };
-        let (carried, result) = match accepted.await {
+        let accepted = place.keeps(accepted).await;
+        let (carried, result) = match accepted {
             Ok((session, stream)) => {
                 // Whoever does not hear it has no socket either.
                 let _ = told.send(Ok(()));
                 match socket.await {
-                    Ok(socket) => self.relay(socket, session, stream, true).await,
+                    Ok(socket) => self.relay(socket, session, stream, place, true).await,
                     Err(error) => (Carried::default(), Err(FlowError::Local(error))),
                 }
             }
@@ -252,17 +253,15 @@ impl Terminal {
         target: Target,
         host: Option<&OfHost>,
     ) -> (Carried, Option<Refusal>) {
-        let Some((_place, _open)) = self.begin(&target, host) else {
+        let Some((mut place, _open)) = self.begin(&target, host) else {
             return (Carried::default(), None);
         };
         let mut socket = Ahead::new(socket);
-        let (carried, result) = match self
-            .open(&target, OfHost::number_of(host), Some(&mut socket))
-            .await
-        {
+        let opening = self.open(&target, OfHost::number_of(host), Some(&mut socket));
+        let (carried, result) = match place.keeps(opening).await {
             Ok((session, stream, said)) => {
                 socket.skip(said);
-                let (carried, result) = self.relay(socket, session, stream, false).await;
+                let (carried, result) = self.relay(socket, session, stream, place, false).await;
                 let up = carried.up + said as u64;
                 (Carried { up, ..carried }, result)
             }
@@ -294,6 +293,7 @@ impl Terminal {
         socket: impl Socket,
         session: Session,
         stream: RequestStream,
+        mut place: Place,
         answered: bool,
     ) -> (Carried, Result<(), FlowError>) {
         let stopped = session.flows().stops.stopped(stream.id());
@@ -310,7 +310,8 @@ impl Terminal {
             windows: session.flows().windows.clone(),
             stream: stream_number,
         };
-        tcp::carry(socket, up, down, opened, stopped, &self.stalled, &held).await
+        let ended = (stopped, place.lost());
+        tcp::carry(socket, up, down, opened, ended, &self.stalled, &held).await
     }
 
     /// Counts a flow that is over, and logs how it ended.

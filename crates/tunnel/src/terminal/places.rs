@@ -1,16 +1,15 @@
-//! The places of flows: a bounded table that one host cannot fill for the others.
+//! The places of flows: a bounded table that no number of hosts can fill for another.
 //!
-//! A host's connections that find no [`Room`] are refused. UDP does not say when a flow is over, so a
-//! scan of ports or a flood with forged sources would fill any table: when there is no place, the
-//! host with most UDP flows loses the one that has been idle for longest, found as a second-chance
-//! queue finds it (Corbató 1968).
+//! A host's connection that finds no place in its [`Room`] is refused, or takes the newest of the host with most.
+//! UDP does not say when a flow is over, so a scan of ports or a flood with forged sources would fill any table: when
+//! there is no place, the host with most UDP flows loses the one that has been idle for longest, found as a
+//! second-chance queue finds it (Corbató 1968). Connections and UDP flows leave each other a part.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::oneshot;
-
-use super::room::Room;
+use super::room::{Room, Seat};
+use crate::flow::FlowError;
 use crate::flow::udp::Activity;
 use crate::transport::{MAX_FLOWS, MAX_UDP_FLOWS};
 use crate::wire::dns::MAX_UNDER_WAY;
@@ -22,33 +21,24 @@ const MOST: usize = MAX_FLOWS as usize - MAX_UNDER_WAY;
 #[derive(Debug, Clone)]
 pub(super) struct Places(Arc<Mutex<State>>);
 
-/// Those of one host share what it may have of each; the host by its number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Holder {
-    Tcp(u32),
-    Udp(u32),
-}
-
 #[derive(Debug)]
 struct State {
-    room: Room<Holder>,
-    most_udp: usize,
-    next: u64,
-    /// Flows of UDP.
-    taken: BTreeMap<u64, Taken>,
-    /// Flows of each host, those first that were looked at or began longest ago.
+    /// Of both together.
+    most: usize,
+    /// By the host's number.
+    tcp: Room<u32>,
+    udp: Room<u32>,
+    /// Flows of UDP by their place's number.
+    flows: BTreeMap<u64, Flow>,
+    /// Those of each host, those first that were looked at or began longest ago.
     hosts: BTreeMap<u32, VecDeque<u64>>,
-    /// Hosts by their number of flows.
-    by_size: BTreeSet<(usize, u32)>,
 }
 
 #[derive(Debug)]
-struct Taken {
+struct Flow {
     activity: Arc<Activity>,
     /// Its datagrams when it was last looked at.
     seen: u32,
-    /// Dropping it is the message.
-    _evict: oneshot::Sender<()>,
 }
 
 /// A connection's place until it is dropped.
@@ -56,6 +46,7 @@ struct Taken {
 pub(super) struct Place {
     all: Places,
     host: u32,
+    seat: Seat,
 }
 
 /// Why a connection has no place.
@@ -71,72 +62,68 @@ pub(super) struct NoPlace {
 #[derive(Debug)]
 pub(super) struct UdpPlace {
     all: Places,
-    number: u64,
     host: u32,
-    /// Resolves when the place is given to another.
-    pub(super) evicted: oneshot::Receiver<()>,
+    seat: Seat,
 }
 
 impl Places {
     /// As many as a session has, all free.
     pub(super) fn new() -> Self {
         Self(Arc::new(Mutex::new(State {
-            room: Room::new(MOST),
-            most_udp: MAX_UDP_FLOWS,
-            next: 0,
-            taken: BTreeMap::new(),
+            most: MOST,
+            tcp: Room::new(MOST),
+            udp: Room::new(MOST),
+            flows: BTreeMap::new(),
             hosts: BTreeMap::new(),
-            by_size: BTreeSet::new(),
         })))
     }
 
-    /// There are no more than `most` from now on, three quarters of them for UDP; flows that have a
-    /// place keep it.
+    /// There are no more than `most` from now on; flows that have a place keep it.
     pub(super) fn limit(&self, most: usize) {
-        let mut state = self.lock();
-        state.room.limit(most.min(MOST));
-        state.most_udp = (most / 4 * 3).min(MAX_UDP_FLOWS);
+        self.lock().most = most.min(MOST);
     }
 
-    /// A place for a connection of `host`.
+    /// A place for a connection of `host`, at the cost of a host with more if there is none.
     pub(super) fn take(&self, host: u32) -> Result<Place, NoPlace> {
-        let room = &mut self.lock().room;
-        match room.try_enter(Holder::Tcp(host)) {
-            true => Ok(Place {
+        let mut state = self.lock();
+        let state = &mut *state;
+        let left = state.most.saturating_sub(state.udp.taken());
+        let most = left.min(most_tcp(state.most));
+        state.tcp.limit(most, left - most);
+        match state.tcp.enter(host) {
+            Some(seat) => Ok(Place {
                 all: self.clone(),
                 host,
+                seat,
             }),
-            false => Err(NoPlace {
-                of_host: room.held(Holder::Tcp(host)),
-                of_all: room.taken(),
+            None => Err(NoPlace {
+                of_host: state.tcp.held(host),
+                of_all: state.tcp.taken() + state.udp.taken(),
             }),
         }
     }
 
     /// A place for a UDP flow of `host`, at the cost of another if there is none.
     pub(super) fn take_udp(&self, host: u32, activity: Arc<Activity>) -> UdpPlace {
-        let (evict, evicted) = oneshot::channel();
         let mut state = self.lock();
-        let is_full = state.taken.len() >= state.most_udp;
-        // Where another host has more, that one has too many.
-        if is_full || !state.room.is_there_for(Holder::Udp(host)) {
-            state.evict();
+        let left = state.most.saturating_sub(state.tcp.taken());
+        let most = left.min(most_udp(state.most));
+        state.udp.limit(most, left - most);
+        if !state.udp.is_there_for(host) {
+            let own = (state.udp.held(host) > 0).then_some(host);
+            let beside = state.udp.largest_beside(host);
+            if let Some(host) = beside.or(own).or_else(|| state.udp.largest()) {
+                state.end_idle(host);
+            }
         }
-        state.room.enter(Holder::Udp(host));
-        let number = state.next;
-        state.next += 1;
-        let taken = Taken {
-            activity,
-            seen: 0,
-            _evict: evict,
-        };
-        state.taken.insert(number, taken);
-        state.change(host, |flows| flows.push_back(number));
+        let seat = state.udp.take(host);
+        let flow = Flow { activity, seen: 0 };
+        state.flows.insert(seat.number, flow);
+        state.hosts.entry(host).or_default().push_back(seat.number);
         UdpPlace {
             all: self.clone(),
-            number,
             host,
-            evicted,
+            seat,
         }
     }
 
@@ -145,17 +132,50 @@ impl Places {
     }
 }
 
+/// Of `most` places those that connections may have: the rest is left to UDP.
+fn most_tcp(most: usize) -> usize {
+    most - most / 8
+}
+
+/// And those that flows of UDP may have.
+fn most_udp(most: usize) -> usize {
+    (most / 4 * 3).min(MAX_UDP_FLOWS)
+}
+
+impl Place {
+    /// Resolves when the place is given to another.
+    pub(super) async fn lost(&mut self) {
+        self.seat.lost().await;
+    }
+
+    /// What `done` comes to, unless the place is given to another before.
+    pub(super) async fn keeps<T>(
+        &mut self,
+        done: impl Future<Output = Result<T, FlowError>>,
+    ) -> Result<T, FlowError> {
+        tokio::select! {
+            biased;
+            done = done => done,
+            () = self.lost() => Err(FlowError::GivenWay),
+        }
+    }
+}
+
+impl UdpPlace {
+    /// Resolves when the place is given to another.
+    pub(super) async fn lost(&mut self) {
+        self.seat.lost().await;
+    }
+}
+
 impl State {
-    /// Ends the flow of the host with most that has been idle for longest.
-    fn evict(&mut self) {
-        let Some(&(size, host)) = self.by_size.last() else {
-            return;
-        };
-        for _ in 0..=size {
+    /// Ends the UDP flow of `host` that has been idle for longest, if it has any.
+    fn end_idle(&mut self, host: u32) {
+        for _ in 0..=self.udp.held(host) {
             let Some(number) = self.hosts.get_mut(&host).and_then(VecDeque::pop_front) else {
-                break;
+                return;
             };
-            let Some(flow) = self.taken.get_mut(&number) else {
+            let Some(flow) = self.flows.get_mut(&number) else {
                 continue;
             };
             let datagrams = flow.activity.datagrams();
@@ -167,43 +187,36 @@ impl State {
                 }
                 continue;
             }
-            self.taken.remove(&number);
-            self.room.leave(Holder::Udp(host));
-            break;
+            self.end(host, number);
+            return;
         }
-        self.resize(size, host);
     }
 
-    fn change(&mut self, host: u32, change: impl FnOnce(&mut VecDeque<u64>)) {
-        let flows = self.hosts.entry(host).or_default();
-        let before = flows.len();
-        change(flows);
-        self.resize(before, host);
-    }
-
-    /// Enters the number of flows that `host` has now, which was `before`.
-    fn resize(&mut self, before: usize, host: u32) {
-        self.by_size.remove(&(before, host));
-        match self.hosts.get(&host).map_or(0, VecDeque::len) {
-            0 => drop(self.hosts.remove(&host)),
-            size => drop(self.by_size.insert((size, host))),
+    /// The UDP flow of `host` with this `number`, which is not looked at any more, has its place no longer.
+    fn end(&mut self, host: u32, number: u64) {
+        self.udp.leave(host, number);
+        self.flows.remove(&number);
+        if self.hosts.get(&host).is_some_and(VecDeque::is_empty) {
+            self.hosts.remove(&host);
         }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.all.lock().room.leave(Holder::Tcp(self.host));
+        self.all.lock().tcp.leave(self.host, self.seat.number);
     }
 }
 
 impl Drop for UdpPlace {
     fn drop(&mut self) {
+        let (host, number) = (self.host, self.seat.number);
         let mut state = self.all.lock();
-        if state.taken.remove(&self.number).is_some() {
-            let number = self.number;
-            state.room.leave(Holder::Udp(self.host));
-            state.change(self.host, |flows| flows.retain(|other| *other != number));
+        if state.flows.contains_key(&number) {
+            if let Some(flows) = state.hosts.get_mut(&host) {
+                flows.retain(|other| *other != number);
+            }
+            state.end(host, number);
         }
     }
 }
@@ -213,7 +226,7 @@ mod tests {
     use super::*;
 
     fn is_evicted(place: &mut UdpPlace) -> bool {
-        place.evicted.try_recv() == Err(oneshot::error::TryRecvError::Closed)
+        place.seat.is_lost()
     }
 
     #[test]
@@ -238,8 +251,8 @@ mod tests {
         assert!(!others.iter_mut().any(is_evicted));
         drop((flood, of_call, others));
         let state = places.lock();
-        assert!(state.taken.is_empty() && state.hosts.is_empty() && state.by_size.is_empty());
-        assert_eq!(state.room.taken(), 0);
+        assert!(state.flows.is_empty() && state.hosts.is_empty());
+        assert_eq!(state.udp.taken(), 0);
     }
 
     fn all_of(places: &Places, host: u32) -> Vec<Place> {
@@ -262,11 +275,12 @@ mod tests {
         assert!(places.take(1).is_err());
         let mut other = places.take_udp(2, Arc::default());
         let others = all_of(&places, 2);
-        assert!(others.len() > 700, "{}", others.len());
+        assert!(others.len().abs_diff(places.lock().tcp.held(1)) <= 1);
         flood.extend((0..2 * MOST).map(|_| places.take_udp(1, Arc::default())));
         assert!(!is_evicted(&mut other));
         drop((connections, others, flood, other));
-        assert_eq!(places.lock().room.taken(), 0);
+        let state = places.lock();
+        assert_eq!((state.tcp.taken(), state.udp.taken()), (0, 0));
     }
 
     #[test]
@@ -274,7 +288,17 @@ mod tests {
         let places = Places::new();
         places.limit(100);
         assert_eq!(all_of(&places, 1).len(), 75);
-        let connections = (1..1000).flat_map(|host| all_of(&places, host));
-        assert_eq!(connections.collect::<Vec<_>>().len(), 100);
+        let mut connections: Vec<_> = (1..200).flat_map(|host| all_of(&places, host)).collect();
+        let kept = connections
+            .iter_mut()
+            .filter_map(|place| (!place.seat.is_lost()).then_some(()));
+        assert_eq!(kept.count(), 88);
+        let mut datagrams: Vec<_> = (1..200)
+            .map(|host| places.take_udp(host, Arc::default()))
+            .collect();
+        let lost = datagrams
+            .iter_mut()
+            .filter_map(|place| is_evicted(place).then_some(()));
+        assert_eq!(lost.count(), 199 - 12);
     }
 }

@@ -53,7 +53,7 @@ impl Terminal {
         let result = tokio::select! {
             biased;
             result = self.carry_udp(socket, &target, host.number(), &activity) => result,
-            _ = &mut place.evicted => Err(FlowError::Evicted),
+            () = place.lost() => Err(FlowError::Evicted),
         };
         self.tally.over(activity.carried(), &result);
         match result {
@@ -120,7 +120,14 @@ impl Terminal {
         let stopped = pin!(session.flows().stops.stopped(id));
         let contexts = Contexts::of_terminal(session.agreed().get().cloned());
         let opened = async |down: &mut DownStream| {
-            let answer = answered(session, down.recv_response()).await?;
+            let mut answer = pin!(down.recv_response());
+            let answer = loop {
+                match answered(session, answer.as_mut()).await {
+                    // Datagrams have overtaken it: the peer is there, and the link is out.
+                    Err(FlowError::Unanswered) if activity.is_answered() => {}
+                    answer => break answer?,
+                }
+            };
             Refusal::read(&answer).map_err(FlowError::Refused)?;
             if let Some(agreed) = contexts.agree(answer.headers()) {
                 session.agreed().get_or_init(|| agreed.clone());

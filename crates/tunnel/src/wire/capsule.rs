@@ -102,6 +102,25 @@ impl Reader {
         Ok(None)
     }
 
+    /// What it holds of a capsule that is not complete, bytes.
+    pub fn held(&self) -> usize {
+        self.data.len()
+    }
+
+    /// Skips the capsule that is not complete; `false` if it is not known yet how long it is.
+    pub fn skip(&mut self) -> bool {
+        let Some((_, first)) = varint::read(&self.data) else {
+            return false;
+        };
+        let Some((length, second)) = varint::read(&self.data[first..]) else {
+            return false;
+        };
+        let whole = (first + second) as u64 + length;
+        self.skipped = whole.saturating_sub(self.data.len() as u64);
+        self.data = BytesMut::new();
+        true
+    }
+
     /// The stream has ended; the error tells that it did so inside a capsule.
     pub fn end(&self) -> Result<(), MalformedCapsule> {
         match self.data.is_empty() && self.skipped == 0 {

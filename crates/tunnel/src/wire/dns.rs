@@ -18,6 +18,8 @@ pub const MAX_QUESTION: usize = 4_096;
 
 /// Questions that a session may have under way at the same time: what a gateway grants.
 pub const MAX_UNDER_WAY: usize = 256;
+/// Those that a gateway has beside them, while it has not heard that they were given up for others.
+pub const MAX_GIVEN_UP: usize = 256;
 
 /// Where a request has its question.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,79 +1,22 @@
 //! Names through the tunnel, in virtual time: what a question costs, what is answered when, and what both
 //! come to for a page.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::names::{Names, addresses, question};
 use crate::support::{NAME_SERVER, Setup, Stream, World, in_virtual_time, now, outage_from, tls};
-use bentpipe_tunnel::terminal::dns::{Over, Resolver, Settings};
-use bentpipe_units::Bytes;
-use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::op::{Edns, Message, ResponseCode};
 use hickory_proto::rr::rdata::opt::{ClientSubnet, EdnsCode, EdnsOption};
-use hickory_proto::rr::{Name, RData, RecordType};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::task::JoinHandle;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 /// Round trip of the tests' link.
 const RTT: Duration = Duration::from_millis(500);
 const NAME: &str = "www.example.com.";
 const ADDRESS: &str = "93.184.216.34";
-
-/// The resolver of a world's terminal.
-struct Names {
-    resolver: Resolver,
-    renew: JoinHandle<()>,
-}
-
-impl Drop for Names {
-    fn drop(&mut self) {
-        self.renew.abort();
-    }
-}
-
-impl Names {
-    fn of(world: &World) -> Self {
-        let settings = Settings {
-            cache: Bytes::new(1 << 20),
-            allow_private: vec!["10.9.0.0/16".parse().unwrap()],
-        };
-        let (resolver, renew) = Resolver::new(world.terminal.clone(), &settings);
-        let renew = tokio::spawn(async move { match renew.await {} });
-        Self { resolver, renew }
-    }
-
-    async fn ask(&self, name: &str) -> (Duration, Message) {
-        self.send(question(name)).await
-    }
-
-    async fn send(&self, question: Message) -> (Duration, Message) {
-        let began = now();
-        let host = IpAddr::from([192, 168, 7, 1]);
-        let question = question.to_vec().unwrap();
-        let reply = self.resolver.reply(host, &question, Over::Udp).await;
-        let reply = Message::from_vec(&reply.unwrap()).unwrap();
-        (began.elapsed(), reply)
-    }
-}
-
-fn question(name: &str) -> Message {
-    let mut message = Message::new(99, MessageType::Query, OpCode::Query);
-    message.metadata.recursion_desired = true;
-    message.add_query(Query::query(Name::from_ascii(name).unwrap(), RecordType::A));
-    message
-}
-
-fn addresses(message: &Message) -> Vec<String> {
-    let answers = message.answers.iter();
-    let address = |data: &RData| match data {
-        RData::A(address) => Some(address.0.to_string()),
-        _ => None,
-    };
-    answers.filter_map(|record| address(&record.data)).collect()
-}
 
 fn sleep(seconds: u64) -> impl Future<Output = ()> {
     tokio::time::sleep(Duration::from_secs(seconds))
@@ -275,13 +218,7 @@ fn a_flood_of_questions_is_bounded_and_other_hosts_are_answered() {
             async move { names.ask(&format!("host-{number}.example.")).await.1 }
         });
         let flood = futures_util::future::join_all(flood);
-        let other = async {
-            let host = IpAddr::from([192, 168, 7, 2]);
-            let question = question(NAME).to_vec().unwrap();
-            let reply = names.resolver.reply(host, &question, Over::Udp).await;
-            Message::from_vec(&reply.unwrap()).unwrap()
-        };
-        let (flooded, other) = tokio::join!(flood, other);
+        let (flooded, (_, other)) = tokio::join!(flood, names.ask_from(2, NAME));
         assert_eq!(addresses(&other), [ADDRESS]);
         let failed = |reply: &&Message| reply.metadata.response_code == ResponseCode::ServFail;
         assert_eq!(flooded.iter().filter(failed).count(), 1000 - 192);
@@ -309,13 +246,9 @@ fn a_host_with_all_the_questions_that_it_may_have_keeps_nobody_else_from_asking(
             let asked = futures_util::future::join_all(asked);
             let _ = tokio::time::timeout(RTT / 100, asked).await;
         }
-        let began = now();
-        let question = question(NAME).to_vec().unwrap();
-        let host = IpAddr::from([192, 168, 7, 2]);
-        let reply = names.resolver.reply(host, &question, Over::Udp).await;
-        let reply = Message::from_vec(&reply.unwrap()).unwrap();
+        let (took, reply) = names.ask_from(2, NAME).await;
         assert_eq!(addresses(&reply), [ADDRESS]);
-        assert!(began.elapsed() < 2 * RTT, "{:?}", began.elapsed());
+        assert!(took < 2 * RTT, "{took:?}");
     });
 }
 

@@ -215,6 +215,83 @@ fn a_small_request_is_as_fast_beside_a_thousand_slow_readers_on_loaded_machines(
     small_request_beside(host, what, GOAL, a_thousand_slow_readers);
 }
 
+/// Opens 200 connections a second for a minute. They end as connections do: at once, before the origin has answered, or by
+/// either end with FIN or RST after it has.
+async fn two_hundred_connections_a_second(world: &World, host: u8) {
+    const TIME: Duration = Duration::from_secs(60);
+    const EVERY: Duration = Duration::from_millis(5);
+    let begin = now();
+    for number in 0..u32::try_from(TIME.as_millis() / EVERY.as_millis()).unwrap() {
+        tokio::time::sleep_until(begin + number * EVERY).await;
+        let world = world.clone();
+        tokio::spawn(async move {
+            let answer = 100 * u64::from(number % 6);
+            let mut stream = match number % 6 {
+                0 => return drop(world.connect_from(host, ORIGIN)),
+                1 => return world.connect_from(host, ORIGIN).close(),
+                _ => ask(&world, host, answer).await,
+            };
+            match number % 6 {
+                2 => tokio::time::sleep(Duration::from_millis(300)).await,
+                3 => drop(read_for(&mut stream, answer, TIME).await),
+                _ => {
+                    assert_eq!(read_for(&mut stream, answer + 1, TIME).await, answer);
+                    stream.close();
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn a_small_request_is_as_fast_beside_connections_that_come_and_go_and_nothing_of_them_is_left() {
+    in_virtual_time(async |clock| {
+        let world = warm(&clock).await;
+        let idle = p95(&small_requests(&world, 20).await);
+        let download = tokio::spawn({
+            let world = world.clone();
+            async move { goodput(&world, 3, Duration::from_secs(100)).await }
+        });
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        let tallies = [world.terminal.tally(), &world.at_gateway];
+        let before = tallies.map(|tally| tally.snapshot());
+        let one_a_second = async {
+            let begin = now();
+            let mut took = Vec::new();
+            for number in 0..60 {
+                tokio::time::sleep_until(begin + Duration::from_secs(number)).await;
+                let begin = now();
+                let mut stream = ask(&world, 1, 20_000).await;
+                let read = read_for(&mut stream, 20_000, Duration::from_secs(60)).await;
+                assert_eq!(read, 20_000, "request {number} is answered");
+                took.push(begin.elapsed());
+            }
+            took.sort();
+            took
+        };
+        let come_and_go = two_hundred_connections_a_second(&world, 2);
+        let (loaded, ()) = tokio::join!(one_a_second, come_and_go);
+        let (median, p95) = (loaded[loaded.len() / 2], p95(&loaded));
+        let rate = download.await.unwrap();
+        println!(
+            "20 kB: idle p95 {idle:?}; beside 200 connections a second and a download of {:.2} Mbit/s median {median:?}, p95 {p95:?}",
+            rate / 1e6
+        );
+        assert!(p95 <= idle + GOAL, "{p95:?}, idle {idle:?}");
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        for (tally, before) in tallies.into_iter().zip(before) {
+            let after = tally.snapshot();
+            assert_eq!(after.open, 0, "{after:?}");
+            assert!(after.ended - before.ended >= 60 * 200 / 3, "{after:?}");
+            let refused = after.failed.get("too_many_flows");
+            assert_eq!(refused, None);
+        }
+        assert_eq!(world.internet.dialling(), 0);
+        let session = world.terminal.session().borrow().clone().unwrap();
+        assert!(!session.is_closed(), "it is the same session");
+    });
+}
+
 #[test]
 fn readers_that_are_slow_or_stalled_leave_a_download_its_rate() {
     for (count, reads, least) in [(8, true, 15.5e6), (8, false, 18e6), (20, false, 18e6)] {

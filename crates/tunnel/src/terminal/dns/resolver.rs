@@ -23,7 +23,7 @@ use super::question::{Over, Question};
 use crate::flow::FlowError;
 use crate::gateway::egress::Egress;
 use crate::terminal::flows::Terminal;
-use crate::terminal::room::Room;
+use crate::terminal::room::{Room, Seat};
 use crate::wire::dns::MAX_UNDER_WAY;
 
 /// The gateway has this long for an answer, sessions that are lost on the way included.
@@ -70,7 +70,15 @@ struct Memory {
     waiting: Room<IpAddr>,
 }
 
-type Answering = watch::Receiver<Option<Arc<Answer>>>;
+type Answering = watch::Receiver<Option<Asked>>;
+
+/// What became of a question that the gateway was asked.
+#[derive(Debug, Clone)]
+enum Asked {
+    Answered(Arc<Answer>),
+    /// Its host had asked most of too many, and another's had to have a place.
+    GivenWay,
+}
 
 #[derive(Debug, Default)]
 struct Tally {
@@ -107,6 +115,7 @@ pub struct ResolverSnapshot {
 struct Waiting<'a> {
     resolver: &'a Resolver,
     host: IpAddr,
+    seat: Seat,
 }
 
 impl Resolver {
@@ -192,25 +201,39 @@ impl Resolver {
             Some(_) => CLIENT_PATIENCE,
             None => ANSWER_TIMEOUT,
         };
-        let waiting = self.wait(host);
-        let answering = waiting.as_ref().and_then(|_| self.ask(host, key));
-        let answer = match answering {
-            Some(answering) => {
-                let answered = tokio::time::timeout(patience, answered(answering)).await;
-                answered.unwrap_or_else(|_| Answer::none().into())
+        let asked = async {
+            let mut waiting = self.wait(host)?;
+            tokio::select! {
+                biased;
+                answer = self.asked(host, key) => answer,
+                () = waiting.seat.lost() => None,
             }
-            None => {
+        };
+        let answer = match tokio::time::timeout(patience, asked).await {
+            Ok(Some(answer)) => answer,
+            Ok(None) => {
                 count(&tally.too_many);
                 Answer::too_many().into()
             }
+            Err(_) => Answer::none().into(),
         };
-        drop(waiting);
         match stale {
             Some(stale) if !answer.is_good() => {
                 count(&tally.stale);
                 (stale, Left::Stale)
             }
             _ => (answer, Left::All),
+        }
+    }
+
+    /// The answer to `key`; `None` if `host` has too much under way.
+    async fn asked(&self, host: IpAddr, key: &Key) -> Option<Arc<Answer>> {
+        loop {
+            match answered(self.ask(host, key)?).await {
+                Asked::Answered(answer) => return Some(answer),
+                // That may have been another host's question; this one may have fewer.
+                Asked::GivenWay => {}
+            }
         }
     }
 
@@ -221,9 +244,7 @@ impl Resolver {
         if let Some(answering) = memory.under_way.get(key) {
             return Some(answering.clone());
         }
-        if !memory.asking.try_enter(host) {
-            return None;
-        }
+        let mut seat = memory.asking.enter(host)?;
         let (answered, answering) = watch::channel(None);
         memory.under_way.insert(key.clone(), answering.clone());
         count(&self.0.tally.asked);
@@ -231,15 +252,21 @@ impl Resolver {
         // Whoever asked may go away; others wait for the answer as well.
         tokio::spawn(async move {
             let asked = tokio::time::timeout(ANSWER_TIMEOUT, resolver.ask_gateway(&key));
-            let answer = Arc::new(asked.await.unwrap_or_else(|_| Answer::none()));
+            let asked = tokio::select! {
+                biased;
+                answer = asked => Asked::Answered(answer.unwrap_or_else(|_| Answer::none()).into()),
+                () = seat.lost() => Asked::GivenWay,
+            };
             {
                 let mut memory = resolver.lock();
-                memory.cache.put(&key, answer.clone(), now());
+                if let Asked::Answered(answer) = &asked {
+                    memory.cache.put(&key, answer.clone(), now());
+                }
                 memory.under_way.remove(&key);
-                memory.asking.leave(host);
+                memory.asking.leave(host, seat.number);
             }
             resolver.0.renewals.notify_one();
-            answered.send_replace(Some(answer));
+            answered.send_replace(Some(asked));
         });
         Some(answering)
     }
@@ -291,10 +318,11 @@ impl Resolver {
 
     /// A place among those who wait, if there is one.
     fn wait(&self, host: IpAddr) -> Option<Waiting<'_>> {
-        let may = self.lock().waiting.try_enter(host);
-        may.then(|| Waiting {
+        let seat = self.lock().waiting.enter(host)?;
+        Some(Waiting {
             resolver: self,
             host,
+            seat,
         })
     }
 
@@ -305,7 +333,8 @@ impl Resolver {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.resolver.lock().waiting.leave(self.host);
+        let (host, number) = (self.host, self.seat.number);
+        self.resolver.lock().waiting.leave(host, number);
     }
 }
 
@@ -329,12 +358,12 @@ impl Left {
     }
 }
 
-async fn answered(mut answering: Answering) -> Arc<Answer> {
+async fn answered(mut answering: Answering) -> Asked {
     match answering.wait_for(Option::is_some).await {
-        Ok(answer) => answer.clone(),
+        Ok(asked) => asked.clone(),
         Err(_) => None,
     }
-    .unwrap_or_else(|| Answer::none().into())
+    .unwrap_or_else(|| Asked::Answered(Answer::none().into()))
 }
 
 /// The name of `key` as people write it, without the last dot.

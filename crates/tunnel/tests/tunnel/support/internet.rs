@@ -120,11 +120,15 @@ impl Internet {
 
 impl Resolve for Internet {
     async fn query(&self, question: Message) -> io::Result<Message> {
+        let query = question.queries[0].clone();
+        let name = query.name().clone();
+        // As where the name server of a zone is gone.
+        if name.to_string().starts_with("silent-") {
+            return std::future::pending().await;
+        }
         tokio::time::sleep(NAME_SERVER).await;
         let mut state = self.1.0.lock().unwrap();
         state.asked.push(question.clone());
-        let query = question.queries[0].clone();
-        let name = query.name().clone();
         let Some((ttl, addresses)) = state.names.get(&name.to_string()) else {
             return Err(io::Error::other("no name server answers"));
         };

@@ -1,8 +1,13 @@
-//! Transfers drawn at random, over a link drawn at random, while the terminal's address changes and the gateway is
-//! killed: each of them ends whole, whatever the others do, or is reset where the gateway could not be heard.
+//! Transfers, flows of datagrams and questions of DNS drawn at random, over a link drawn at random, while the terminal's
+//! address changes and the gateway is killed: each transfer ends whole, whatever the others do, or is reset where the
+//! gateway could not be heard.
+
+mod datagrams;
+mod questions;
 
 use std::cell::Cell;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use crate::support::{Setup, Stream, TERMINAL, World, in_virtual_time, now};
@@ -180,6 +185,7 @@ impl Link {
         let mut setup = Setup {
             scenario: Scenario::parse(&text).unwrap(),
             host: self.host,
+            segments: NonZeroUsize::MIN,
             ..Setup::default()
         };
         let fastest = self.rates[0].max(self.rates[1]).max(1000);
@@ -200,13 +206,20 @@ impl Link {
         events
     }
 
-    /// Whether a flow may be reset that has been answered or not: the gateway was killed while it was open or
-    /// sought, or not heard of for some seconds before it had answered.
-    fn excuses(&self, burst: &Burst, answered: bool, events: &[(u32, Event)]) -> bool {
-        let before = |at: u32| burst.at_ms < at + RETURN_MS;
+    /// Whether a flow that began at `at_ms` may be reset that has been answered or not: the gateway was killed while
+    /// it was open or sought, or not heard of for some seconds before it had answered.
+    fn excuses(&self, at_ms: u32, answered: bool, events: &[(u32, Event)]) -> bool {
+        let before = |at: u32| at_ms < at + RETURN_MS;
         let killed = |&(at, event): &(u32, Event)| event == Event::Killed && before(at);
         let is_silent = |(from, time)| before((from + time) * 1000);
         events.iter().any(killed) || !answered && self.outage.is_some_and(is_silent)
+    }
+
+    /// From when on nothing disturbs it any more, ms.
+    fn quiet_ms(&self, events: &[(u32, Event)]) -> u32 {
+        let back = self.outage.map(|(from, time)| (from + time) * 1000);
+        let last = events.iter().map(|(at, _)| *at).chain(back).max();
+        last.map_or(UP_MS, |last| last.max(UP_MS) + RETURN_MS)
     }
 }
 
@@ -334,12 +347,15 @@ proptest! {
     fn each_transfer_ends_whole_whatever_the_others_do(
         link in links(),
         bursts in bursts(),
+        calls in datagrams::drawn(),
+        questions in questions::drawn(),
         events in events(),
     ) {
         let events = link.bears(&events);
         let ended = in_virtual_time(async |clock| {
             let world = link.setup().start(&clock);
             serve(world.internet.serve(ORIGIN));
+            let datagrams = datagrams::Conversation::new(&world, &link, &events);
             let flows = bursts.iter().flat_map(|burst| {
                 let world = &world;
                 (0..burst.count).map(async move |_| {
@@ -349,13 +365,21 @@ proptest! {
                     (answered.get(), ended)
                 })
             });
-            tokio::join!(join_all(flows), happen(&clock, &world, &events)).0
-        });
+            let (ended, _, wrong, unanswered) = tokio::join!(
+                join_all(flows),
+                happen(&clock, &world, &events),
+                datagrams.all(&calls),
+                questions::all(&world, &link, &events, &questions),
+            );
+            prop_assert_eq!(wrong, Vec::<String>::new());
+            prop_assert_eq!(unanswered, Vec::<String>::new());
+            Ok(ended)
+        })?;
         let all = bursts.iter().flat_map(|burst| (0..burst.count).map(move |_| burst));
         for (burst, (answered, ended)) in all.zip(ended) {
             match ended {
                 Ok(Ok(())) => {}
-                Ok(Err(_)) if link.excuses(burst, answered, &events) => {}
+                Ok(Err(_)) if link.excuses(burst.at_ms, answered, &events) => {}
                 Ok(Err(error)) => prop_assert!(false, "{burst:?} was reset, answered {answered}: {error}"),
                 Err(_) => prop_assert!(false, "{burst:?} stood still"),
             }
