@@ -276,7 +276,7 @@ def test_a_client_whose_address_changes_goes_on(row: Row, way: str) -> None:
                 time.sleep(0.7)
                 assert client.exit_code is None, client.tail()
                 nat.rebind()
-            assert client.wait(60.0) == 0, client.tail()
+            assert client.wait(60.0) == 0, client.log.read_text()
             report = json.loads(client.out.read_text())
             assert report["received_bytes" if way == "--download" else "sent_bytes"] == 6 << 20
             assert len(set(nat.ports)) == 4
