@@ -4,17 +4,22 @@
 //! (GEO); client and server with CUBIC and an initial window of 10, the proxies with NewReno
 //! and 100, QUIC by quicly. Ours: the scenarios `kosek-geo*`, the same controllers and
 //! windows, the library of this project. Seconds count from the first byte on.
-//! `KOSEK_SEEDS=5 cargo test -p bentpipe-quicpep --test quicpep kosek -- --nocapture` prints the whole
-//! table; docs/pep.md has it, and what differs.
+//! `KOSEK_SEEDS=10 cargo test -p bentpipe-quicpep --test quicpep kosek -- --nocapture` prints the whole
+//! table, and what makes how much of the difference in rows with loss (`KOSEK_LOSS=0.1`: of that one only); docs/pep.md
+//! has both.
 
+use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{Row, Setup, in_virtual_time, link};
+use crate::quicly::{Law, Quicly};
+use crate::support::{Row, Setup, in_virtual_time, link, plain, server_config};
 use bentpipe_cc::Choice;
 use bentpipe_link::Scenario;
+use bentpipe_quic::transport::FULL_PACKET;
 use bentpipe_quicpep::transport::Side;
 use bentpipe_units::{Rate, Span};
-use noq::{Connecting, Endpoint};
+use noq::{ClientConfig, Connecting, Endpoint, RecvStream, SendStream, TransportConfig};
 use tokio::time::Instant;
 
 /// Runs per row with loss: as many as the environment variable KOSEK_SEEDS says, or none.
@@ -108,21 +113,41 @@ fn serve(server: Endpoint) {
     });
 }
 
-/// Bytes in each tenth of a second from the first byte on.
-async fn download(connecting: Connecting) -> Vec<u64> {
+/// Bytes in each tenth of a second from the first byte on, in order, or as they arrive.
+async fn download(connecting: Connecting, in_order: bool) -> Vec<u64> {
     let connection = connecting.await.unwrap();
     let (mut send, mut receive) = connection.open_bi().await.unwrap();
     send.write_all(b"go").await.unwrap();
-    let mut tenths = vec![0; 10 * LENGTH];
-    let mut begin = None;
-    while let Ok(Some(chunk)) = receive.read_chunk(1 << 16).await {
-        let since = begin.get_or_insert_with(now).elapsed();
-        match tenths.get_mut(usize::try_from(since.as_millis() / 100).unwrap()) {
-            Some(tenth) => *tenth += chunk.len() as u64,
-            None => break,
-        }
+    let mut tenths = Tenths {
+        bytes: vec![0; 10 * LENGTH],
+        begin: None,
+    };
+    if in_order {
+        while let Ok(Some(chunk)) = receive.read_chunk(1 << 16).await
+            && tenths.count(chunk.len())
+        {}
+    } else {
+        let mut receive = receive.into_unordered();
+        while let Ok(Some(chunk)) = receive.read_chunk(1 << 16).await
+            && tenths.count(chunk.bytes.len())
+        {}
     }
-    tenths
+    tenths.bytes
+}
+
+struct Tenths {
+    bytes: Vec<u64>,
+    begin: Option<Instant>,
+}
+
+impl Tenths {
+    /// Counts bytes that come now; whether the run goes on.
+    fn count(&mut self, bytes: usize) -> bool {
+        let since = self.begin.get_or_insert_with(now).elapsed();
+        let tenth = usize::try_from(since.as_millis() / 100).unwrap();
+        let tenth = self.bytes.get_mut(tenth);
+        tenth.map(|tenth| *tenth += bytes as u64).is_some()
+    }
 }
 
 fn scenario(name: &str) -> Scenario {
@@ -156,18 +181,140 @@ fn run(name: &str, proxies: bool, pacing: bool, seed: u64) -> Vec<u64> {
         let connecting = client
             .connect_with(config, to, crate::support::NAME)
             .unwrap();
-        tokio::time::timeout(Duration::from_secs(100), download(connecting))
+        tokio::time::timeout(Duration::from_secs(100), download(connecting, true))
             .await
             .expect("it moves")
     })
 }
 
+/// How a stack does what RFC 9002 and 9438 leave to it, or what quicly does otherwise.
+#[derive(Clone, Copy, Default)]
+struct Stack {
+    /// What is left after a loss, where it is not [`Choice::NewReno`]'s.
+    newreno: Option<f64>,
+    /// CUBIC without HyStart++, with a step for each acknowledgement.
+    cubic: bool,
+    /// No persistent congestion, with both of these.
+    insistent: bool,
+    /// Full packets from the first on, also after several were lost at once.
+    full: bool,
+    /// Packets for one acknowledgement.
+    acks: Option<u32>,
+    /// Bytes are counted as they arrive, not when they can be read in order.
+    as_they_arrive: bool,
+}
+
+impl Stack {
+    /// Of an end, with CUBIC, or of a relay, with NewReno.
+    fn transport(self, of_end: bool) -> TransportConfig {
+        let (newreno, pacing) = (proxy(), false);
+        let side = if of_end {
+            end(pacing)
+        } else {
+            Side { pacing, ..newreno }
+        };
+        let law = match (of_end, self.newreno) {
+            (true, _) => self.cubic.then_some(Law::Cubic),
+            (false, left) => left.map(Law::NewReno),
+        };
+        let initial_window = side.initial_window;
+        let mut transport = plain(&Side {
+            ack_packets: self.acks,
+            ..side
+        });
+        if self.full {
+            transport
+                .initial_mtu(FULL_PACKET)
+                .mtu_discovery_config(None);
+        }
+        if let Some(law) = law {
+            transport.congestion_controller_factory(Arc::new(Quicly {
+                law,
+                initial_window,
+                persistent: !self.insistent,
+            }));
+        }
+        transport
+    }
+}
+
+/// Carries the first stream of each connection both ways, as a proxy does.
+fn relay([listener, onwards]: [Endpoint; 2], config: ClientConfig, to: std::net::SocketAddr) {
+    async fn carry(mut from: RecvStream, mut to: SendStream) {
+        while let Ok(Some(chunk)) = from.read_chunk(1 << 16).await {
+            if to.write_chunk(chunk).await.is_err() {
+                return;
+            }
+        }
+    }
+    tokio::spawn(async move {
+        while let Some(incoming) = listener.accept().await {
+            let next = onwards.connect_with(config.clone(), to, crate::support::NAME);
+            tokio::spawn(async move {
+                let (client, next) = tokio::join!(async { incoming.await }, next.unwrap());
+                let (client, next) = (client.unwrap(), next.unwrap());
+                let (back, there) = client.accept_bi().await.unwrap();
+                let (send, receive) = next.open_bi().await.unwrap();
+                tokio::join!(carry(there, send), carry(receive, back));
+            });
+        }
+    });
+}
+
+/// A run with `stack` at all ends, and with relays or without.
+fn run_with(name: &str, relays: bool, stack: Stack, seed: u64) -> Vec<u64> {
+    let links = [
+        link("1 Gbit/s", "0.1 ms", "0 %"),
+        scenario(name),
+        link("1 Gbit/s", "40 ms", "0 %"),
+    ];
+    in_virtual_time(async |clock| {
+        let mut row = Row::seeded(&clock, &links, seed);
+        let server = |row: &Row, of_end| {
+            server_config(
+                row.identity.certificates(),
+                &["test"],
+                stack.transport(of_end),
+            )
+        };
+        let client = |row: &Row, of_end| {
+            let mut config = row.client_config(&["test"], &end(false));
+            config.transport_config(Arc::new(stack.transport(of_end)));
+            config
+        };
+        let config = server(&row, true);
+        serve(row.server_with(config));
+        let (endpoint, to) = if relays {
+            for hop in [1, 0] {
+                let config = server(&row, false);
+                let ends = row.relay(hop, config);
+                relay(ends, client(&row, false), crate::support::address(hop + 1));
+            }
+            (row.client(), crate::support::address(0))
+        } else {
+            (row.client_behind(&[2, 1, 0]), crate::support::address(2))
+        };
+        let config = client(&row, true);
+        let connecting = endpoint.connect_with(config, to, crate::support::NAME);
+        tokio::time::timeout(
+            Duration::from_secs(100),
+            download(connecting.unwrap(), !stack.as_they_arrive),
+        )
+        .await
+        .expect("it moves")
+    })
+}
+
 /// Averages over the seeds: bytes in each tenth of a second.
 fn average(name: &str, proxies: bool, pacing: bool) -> Vec<f64> {
+    average_of(name, |seed| run(name, proxies, pacing, seed))
+}
+
+fn average_of(name: &str, run: impl Fn(u64) -> Vec<u64>) -> Vec<f64> {
     let seeds = if name.contains("loss") { seeds() } else { 1 };
     let mut sum = vec![0.0; 10 * LENGTH];
     for seed in 1..=seeds {
-        for (sum, bytes) in sum.iter_mut().zip(run(name, proxies, pacing, seed)) {
+        for (sum, bytes) in sum.iter_mut().zip(run(seed)) {
             *sum += bytes as f64 / seeds as f64;
         }
     }
@@ -287,4 +434,78 @@ fn goodput_beside_that_of_kosek_et_al() {
     });
     assert!(near(2.3).contains(&at_pep), "{at_pep} s");
     assert!(near(4.1).contains(&at_alone), "{at_alone} s");
+}
+
+/// With its standard error.
+fn mean_and_error(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, (squares / (count - 1.0) / count).sqrt())
+}
+
+/// What of quicly's ways makes how much of the difference in rows with loss: one after the other.
+#[test]
+fn what_quicly_does_otherwise() {
+    let ours = Stack::default();
+    let newreno = Stack {
+        newreno: Some(0.7),
+        ..ours
+    };
+    let cubic = Stack {
+        cubic: true,
+        ..newreno
+    };
+    let insistent = Stack {
+        insistent: true,
+        ..cubic
+    };
+    let full = Stack {
+        full: true,
+        ..insistent
+    };
+    let acks = Stack {
+        acks: Some(2),
+        ..full
+    };
+    let arriving = Stack {
+        as_they_arrive: true,
+        ..acks
+    };
+    let steps = [
+        ("RFC 9002 and RFC 9438", ours),
+        ("0.7 of NewReno's window after a loss", newreno),
+        (
+            "CUBIC without HyStart++, a step for each acknowledgement",
+            cubic,
+        ),
+        ("no persistent congestion", insistent),
+        ("packets always full", full),
+        ("an acknowledgement for two packets", acks),
+        ("bytes counted as they arrive", arriving),
+    ];
+    let only = std::env::var("KOSEK_LOSS").ok();
+    let wanted = |theirs: &&Theirs| only.as_deref().is_none_or(|only| only == theirs.loss);
+    for theirs in THEIRS[1..].iter().filter(wanted) {
+        for (what, stack) in steps {
+            if seeds() == 0 {
+                return;
+            }
+            let row = [false, true].map(|relays| {
+                let megabytes_each = RefCell::new(Vec::new());
+                let tenths = average_of(theirs.scenario, |seed| {
+                    let bytes = run_with(theirs.scenario, relays, stack, seed);
+                    let first_ten: u64 = bytes[..100].iter().sum();
+                    megabytes_each.borrow_mut().push(first_ten as f64 / 1e6);
+                    bytes
+                });
+                let shown = SECONDS.map(|at| format!("{:.0}", second(&tenths, at)));
+                let (mean, error) = mean_and_error(&megabytes_each.into_inner());
+                format!("{mean:.1} ± {error:.1} MB ({})", shown.join(" "))
+            });
+            println!("| {} | {what} | {} | {} |", theirs.loss, row[0], row[1]);
+        }
+        let (alone, pep) = (theirs.alone.1, theirs.pep.1);
+        println!("| {} | theirs | {alone} MB | {pep} MB |", theirs.loss);
+    }
 }

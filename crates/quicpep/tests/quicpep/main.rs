@@ -8,4 +8,5 @@ mod first_flight;
 mod kosek;
 mod memory;
 mod pair;
+mod quicly;
 mod trouble;

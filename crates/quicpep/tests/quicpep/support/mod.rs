@@ -180,13 +180,22 @@ impl Row {
         protocols: &[&str],
         side: &Side,
     ) -> noq::Endpoint {
-        let certificates = Arc::new(certificates);
-        let protocols = protocols.iter().map(|name| name.as_bytes().to_vec());
-        let tls = tls::server_with(&tls::server(certificates), protocols.collect());
-        let mut server = noq::ServerConfig::with_crypto(tls);
-        server.transport_config(Arc::new(plain(side)));
+        self.server_with(server_config(certificates, protocols, plain(side)))
+    }
+
+    /// The same as `server` says.
+    pub fn server_with(&mut self, server: noq::ServerConfig) -> noq::Endpoint {
         let socket = self.network.gateway(address(self.hops - 1));
         self.endpoint(both_versions(socket), Some(server))
+    }
+
+    /// Both ends of a relay between hop `hop` and the next one: where it is reached as `server` says, and from where it
+    /// goes on.
+    pub fn relay(&mut self, hop: usize, server: noq::ServerConfig) -> [noq::Endpoint; 2] {
+        let socket = both_versions(self.network.gateway(address(hop)));
+        let listener = self.endpoint(socket, Some(server));
+        let socket = self.left(hop + 1, self.next_number);
+        [listener, self.endpoint(socket, None)]
     }
 
     /// A client at the beginning of the row.
@@ -243,6 +252,19 @@ impl Row {
         tokio::spawn(proxy.clone().run());
         proxy
     }
+}
+
+/// How a server shows `certificates` and speaks `protocols`.
+pub fn server_config(
+    certificates: Certificates,
+    protocols: &[&str],
+    transport: noq::TransportConfig,
+) -> noq::ServerConfig {
+    let protocols = protocols.iter().map(|name| name.as_bytes().to_vec());
+    let tls = tls::server_with(&tls::server(Arc::new(certificates)), protocols.collect());
+    let mut server = noq::ServerConfig::with_crypto(tls);
+    server.transport_config(Arc::new(transport));
+    server
 }
 
 /// A side as an end without a proxy has it: its windows are all its own.
