@@ -20,6 +20,7 @@ use std::time::Duration;
 use noq::udp::Transmit;
 use tokio::time::Instant;
 
+use crate::clock::now;
 use crate::layer::{Layer, Sending};
 
 /// More than most initial windows hold: what has been sent since has been acknowledged, and with it the
@@ -77,10 +78,10 @@ impl Layer for Batching {
 impl Sending for Batches {
     fn on_sent(&mut self, transmit: &Transmit<'_>) {
         let segment = transmit.segment_size.unwrap_or(transmit.contents.len());
-        self.on_sent(Instant::now(), transmit.contents, segment);
+        self.on_sent(now(), transmit.contents, segment);
     }
 
     fn batch(&self, most: NonZeroUsize) -> NonZeroUsize {
-        self.limit(Instant::now(), most)
+        self.limit(now(), most)
     }
 }

@@ -158,7 +158,7 @@ impl End {
 fn converse(tls: &Tls, seed: u64, careful: bool) -> usize {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let rtt = random.random_range(2..22);
-    let delay = if seed % 2 == 0 { 25 } else { 400 };
+    let delay = if seed.is_multiple_of(2) { 25 } else { 400 };
     let mut server = ServerConfig::with_crypto(tls.server.clone());
     server.transport_config(transport(rtt, delay));
     let mut client = ClientConfig::new(tls.client.clone());
