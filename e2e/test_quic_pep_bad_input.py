@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,6 +34,8 @@ LATE_S = 6.0
 """What may be added to anything on a machine that does other work too."""
 GROWTH_MIB = 24
 """What an allocator may keep of what was returned to it."""
+ROUNDS = 4
+"""After so many of the same it keeps no more."""
 SILENT, MOST, STREAMS = 90, 100, 10_000
 """Clients that say nothing, connections that the server takes, and streams that are given up."""
 Key = ec.EllipticCurvePrivateKey
@@ -74,6 +76,10 @@ class Authority:
         return files
 
 
+class Grown(AssertionError):
+    """The proxy holds more memory than before."""
+
+
 @contextmanager
 def nothing_left(proxy: Process) -> Iterator[None]:
     """Descriptors and memory of the proxy are afterwards what they were, give or take the allocator's."""
@@ -82,7 +88,21 @@ def nothing_left(proxy: Process) -> Iterator[None]:
     assert proxy.exit_code is None, proxy.tail()
     eventually(lambda: open_files(proxy) <= descriptors, "its descriptors are closed")
     grown = (proxy.resident_bytes() - resident) >> 20
-    assert grown <= GROWTH_MIB, f"{grown} MiB more than before"
+    if grown > GROWTH_MIB:
+        raise Grown(f"{grown} MiB more than before")
+
+
+def settles(proxy: Process, one_round: Callable[[], None]) -> None:
+    """The same, after one of a few rounds: what the allocator keeps of a peak it keeps once, what is lost is lost in each."""
+    for left in reversed(range(ROUNDS)):
+        try:
+            with nothing_left(proxy):
+                one_round()
+        except Grown:
+            if not left:
+                raise
+        else:
+            return
 
 
 def open_files(process: Process) -> int:
@@ -177,7 +197,8 @@ def test_clients_that_say_nothing_leave_nothing_behind(row: Row, what: str) -> N
     proxy = row.one()
     # As many at once as there will be: what that takes, the allocator keeps.
     assert all(serves(row, SILENT) for _ in range(3))
-    with nothing_left(proxy):
+
+    def one_round() -> None:
         clients = trouble(row, what, SILENT, 8.0)
         time.sleep(4.0)
         works(row)
@@ -187,6 +208,8 @@ def test_clients_that_say_nothing_leave_nothing_behind(row: Row, what: str) -> N
         # It is asked with few, so that there are never many more at once than before.
         eventually(lambda: serves(row, MOST - SILENT + 5), "the server has room again", 60.0)
         eventually(lambda: serves(row, SILENT), "for as many as before")
+
+    settles(proxy, one_round)
 
 
 def test_ten_thousand_streams_that_are_given_up_leave_nothing_behind(row: Row) -> None:
