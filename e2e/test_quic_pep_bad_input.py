@@ -76,7 +76,7 @@ class Authority:
         return files
 
 
-class Grown(AssertionError):
+class GrownError(AssertionError):
     """The proxy holds more memory than before."""
 
 
@@ -89,16 +89,16 @@ def nothing_left(proxy: Process) -> Iterator[None]:
     eventually(lambda: open_files(proxy) <= descriptors, "its descriptors are closed")
     grown = (proxy.resident_bytes() - resident) >> 20
     if grown > GROWTH_MIB:
-        raise Grown(f"{grown} MiB more than before")
+        raise GrownError(f"{grown} MiB more than before")
 
 
 def settles(proxy: Process, one_round: Callable[[], None]) -> None:
-    """The same, after one of a few rounds: what the allocator keeps of a peak it keeps once, what is lost is lost in each."""
+    """As above, of one of a few rounds: of a peak the allocator keeps memory once, and a leak is in each."""
     for left in reversed(range(ROUNDS)):
         try:
             with nothing_left(proxy):
                 one_round()
-        except Grown:
+        except GrownError:
             if not left:
                 raise
         else:
