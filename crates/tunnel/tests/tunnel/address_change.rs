@@ -198,10 +198,7 @@ fn a_download_and_a_call_go_on_two_round_trips_after_it_is_noticed() {
         let datagrams = datagrams.into_iter().find(|came| *came > at).unwrap() - at;
         for (what, first) in [("bytes", bytes), ("datagrams", datagrams)] {
             println!("{how:?}: {what} after {first:?}");
-            assert!(
-                first < 2 * RTT + SOON,
-                "{how:?}: {what} after {first:?}"
-            );
+            assert!(first < 2 * RTT + SOON, "{how:?}: {what} after {first:?}");
         }
     });
 }
@@ -224,10 +221,7 @@ fn a_download_that_fills_the_link_goes_on_two_round_trips_after_it_is_noticed() 
             let downloading = first_after(&world, how, moment, &mut application, BYTES);
             let ((), first) = tokio::join!(sending, downloading);
             println!("{how:?} at {moment:?}: {first:?}");
-            assert!(
-                first < 2 * RTT + SOON,
-                "{how:?} at {moment:?}: {first:?}"
-            );
+            assert!(first < 2 * RTT + SOON, "{how:?} at {moment:?}: {first:?}");
         });
     }
 }
