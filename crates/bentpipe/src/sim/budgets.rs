@@ -20,16 +20,25 @@ pub fn budgets(seeds: u64, only: &str, out: &Path) -> Result<(), Failure> {
             "--seeds {seeds}: give 1 to 1000"
         )));
     }
-    let rows: Vec<_> = (budget::Section::ALL.into_iter())
-        .flat_map(|section| budget::check(section, &CONTROLLERS, seeds, only, Instant::now()))
-        .collect();
+    let mut rows = Vec::new();
+    for section in budget::Section::ALL {
+        let found = budget::check(section, &CONTROLLERS, seeds, only, Instant::now());
+        if found.is_empty() {
+            continue;
+        }
+        if !rows.is_empty() {
+            println!();
+        }
+        print(section, &found, &CONTROLLERS);
+        rows.extend(found);
+        // Sections take an hour: those that are done are kept when the next is stopped.
+        write_json(out, &rows)?;
+    }
     if rows.is_empty() {
         return Err(Failure::Configuration(format!(
             "--only {only:?}: no workload has this in its name"
         )));
     }
-    print(&rows, &CONTROLLERS);
-    write_json(out, &rows)?;
     let short = rows.iter().filter(|row| !row.kept).count();
     println!(
         "{} of {} goals kept; {}",
@@ -43,25 +52,19 @@ pub fn budgets(seeds: u64, only: &str, out: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The table for people: a heading over each section, a line for each figure.
-fn print(rows: &[budget::Row], controllers: &[Choice]) {
+/// The table for people: a heading, and a line for each figure.
+fn print(section: budget::Section, rows: &[budget::Row], controllers: &[Choice]) {
     let names: String = controllers
         .iter()
         .map(|name| format!("  {:>9}", name.name()))
         .collect();
-    let (mut section, mut work) = (None, "");
+    let (what, title) = ("workload and figure", section.title());
+    println!(
+        "{title}\n\n{what:<44}{:>9}{names}  {:>9}  {:<12} verdict",
+        "bound", "worst", "limit"
+    );
+    let mut work = "";
     for row in rows {
-        if section != Some(row.section) {
-            if section.is_some() {
-                println!();
-            }
-            section = Some(row.section);
-            let (what, title) = ("workload and figure", row.section.title());
-            println!(
-                "{title}\n\n{what:<44}{:>9}{names}  {:>9}  {:<12} verdict",
-                "bound", "worst", "limit"
-            );
-        }
         if row.work != work {
             work = row.work;
             println!("{work}");
