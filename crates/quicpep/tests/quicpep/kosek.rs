@@ -155,13 +155,18 @@ fn scenario(name: &str) -> Scenario {
     Scenario::parse(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// A run with or without proxies; `pacing` is the ends'.
-fn run(name: &str, proxies: bool, pacing: bool, seed: u64) -> Vec<u64> {
-    let links = [
+/// Kosek et al.'s satellite between the ground at both ends.
+fn links(name: &str) -> [Scenario; 3] {
+    [
         link("1 Gbit/s", "0.1 ms", "0 %"),
         scenario(name),
         link("1 Gbit/s", "40 ms", "0 %"),
-    ];
+    ]
+}
+
+/// A run with or without proxies; `pacing` is the ends'.
+fn run(name: &str, proxies: bool, pacing: bool, seed: u64) -> Vec<u64> {
+    let links = links(name);
     in_virtual_time(async |clock| {
         let mut row = Row::seeded(&clock, &links, seed);
         serve(row.server(&["test"], &end(pacing)));
@@ -263,11 +268,7 @@ fn relay([listener, onwards]: [Endpoint; 2], config: ClientConfig, to: std::net:
 
 /// A run with `stack` at all ends, and with relays or without.
 fn run_with(name: &str, relays: bool, stack: Stack, seed: u64) -> Vec<u64> {
-    let links = [
-        link("1 Gbit/s", "0.1 ms", "0 %"),
-        scenario(name),
-        link("1 Gbit/s", "40 ms", "0 %"),
-    ];
+    let links = links(name);
     in_virtual_time(async |clock| {
         let mut row = Row::seeded(&clock, &links, seed);
         let server = |row: &Row, of_end| {

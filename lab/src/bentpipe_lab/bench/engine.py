@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bentpipe_lab.bench.virtual_time import Reach
+from bentpipe_lab.bench.virtual_time import Reach, told
 from bentpipe_lab.campaign import commands, directory, engine
 from bentpipe_lab.campaign.directory import Campaign
 from bentpipe_lab.campaign.progress import Progress
@@ -96,16 +96,14 @@ def main() -> int:
     parser.add_argument("--repetitions", type=int, default=40, help="of eight points in virtual time")
     parser.add_argument("--real", type=int, default=9, help="runs of ten seconds in real time; 0 leaves them out")
     arguments = parser.parse_args()
-    try:
+
+    def measure() -> list[Reach]:
         found = [virtual(arguments.repetitions)]
         if arguments.real and os.geteuid() == 0:
             found.append(real(arguments.real))
-    except LabError as error:
-        print(f"cannot go on: {error}", file=sys.stderr)
-        return 1
-    for each in found:
-        print(each.line)
-    return 0 if all(each.kept for each in found) else 1
+        return found
+
+    return told(measure)
 
 
 if __name__ == "__main__":

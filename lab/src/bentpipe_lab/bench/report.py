@@ -9,8 +9,7 @@ import tempfile
 from pathlib import Path
 
 from bentpipe_lab.bench import cost
-from bentpipe_lab.bench.virtual_time import Reach
-from bentpipe_lab.errors import LabError
+from bentpipe_lab.bench.virtual_time import Reach, told
 
 PLAN = """\
 name = "many-runs"
@@ -40,17 +39,5 @@ def reach() -> list[Reach]:
     ]
 
 
-def main() -> int:
-    """Measure, print, and say whether the limits hold."""
-    try:
-        found = reach()
-    except LabError as error:
-        print(f"cannot go on: {error}", file=sys.stderr)
-        return 1
-    for each in found:
-        print(each.line)
-    return 0 if all(each.kept for each in found) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(told(reach))

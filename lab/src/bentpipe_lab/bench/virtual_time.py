@@ -9,7 +9,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -58,6 +58,18 @@ class Reach:
         """As it is told."""
         verdict = "ok" if self.kept else "SHORT"
         return f"{self.name:<60} {self.value:>8.2f} {self.unit:<6} limit {self.limit:>7.2f}  {verdict}"
+
+
+def told(measure: Callable[[], Sequence[Reach]]) -> int:
+    """Measure, print, and say whether the limits hold: the exit code of a program."""
+    try:
+        found = measure()
+    except LabError as error:
+        print(f"cannot go on: {error}", file=sys.stderr)
+        return 1
+    for each in found:
+        print(each.line)
+    return 0 if all(each.kept for each in found) else 1
 
 
 def cost_of(plan: str, seconds: int) -> Cost:
