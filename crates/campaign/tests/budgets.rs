@@ -63,3 +63,36 @@ fn our_controller_holds_on_other_paths() {
         }
     }
 }
+
+/// Classes of links on which it once was the worst of all: where three packets fill the pipe its own were taken for somebody else's,
+/// and what queue management drops beside CUBIC for the radio's.
+#[test]
+fn our_controller_holds_on_slow_links_and_beside_cubic() {
+    let controllers = [Choice::Satellite, Choice::Cubic];
+    for path in ["64 kbit/s", "beside CUBIC, CoDel"] {
+        let section = budget::Section::Classes;
+        let rows = budget::check(section, &controllers, 2, path, any_base());
+        assert!(!rows.is_empty());
+        for row in rows {
+            assert!(row.kept, "{}: {} {:?}", row.work, row.figure, row.medians);
+        }
+    }
+}
+
+/// Losses of a short queue that grow by a little each round are not followed as the radio's: once 17 % were lost for good.
+#[test]
+fn losses_that_creep_up_are_asked_about() {
+    let section = budget::Section::Classes;
+    let only = "40 ms, queue of 3 packets";
+    let rows = budget::check(section, &[Choice::Satellite], 1, only, any_base());
+    let median = |figure| {
+        let row = rows.iter().find(|row| row.figure == figure);
+        row.and_then(|row| row.medians[0].1).unwrap_or(f64::NAN)
+    };
+    let (lost, carried) = (
+        median("lost, of those sent"),
+        median("carried from the start"),
+    );
+    assert!(lost < 0.04, "{lost:.3} lost");
+    assert!(carried > 17.0, "{carried:.1} Mbit/s of 20");
+}

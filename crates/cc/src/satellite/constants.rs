@@ -76,6 +76,8 @@ pub(super) const CONFIRMED: f64 = 0.9;
 pub(super) const REDUCED_RATE: f64 = 0.9;
 /// A standing queue of this share of the base round trip is beyond the own target: others fill it.
 pub(super) const FOREIGN_QUEUE: f64 = 0.2;
+/// Where no more packets fill the pipe a window says little (RFC 6928 begins with as many).
+pub(super) const SHORT_PIPE: f64 = 10.0;
 /// Whoever has no more in flight than so many times its pipe ...
 pub(super) const OWN_QUEUE_GONE: f64 = 1.15;
 /// ... and so many packets, for acknowledgements come in groups, has no share in a foreign queue.
@@ -98,6 +100,8 @@ pub(super) const TRAIN_ROOM: f64 = 20.0;
 pub(super) const HIGH_LOSS: f64 = 0.2;
 /// Fewer lost packets than this have no share to speak of.
 pub(super) const MIN_HIGH_LOSS_PACKETS: f64 = 8.0;
+/// The same before a train is out: windows are small.
+pub(super) const MIN_START_LOSSES: f64 = 2.0;
 /// Losses told by one ACK frame are a burst when they are so many times the bytes that arrived.
 pub(super) const BURST: u64 = 2;
 /// Packets that the peer acknowledges at once, less a few: ten are asked for at most.
@@ -236,6 +240,22 @@ pub(super) mod losses {
     pub(in crate::satellite) const GAIN: f64 = 0.1;
 }
 
+/// Losses of a queue that stands high; evidence in docs/decisions/0005-satellite-mended.md, *Losses of a shared queue*.
+pub(super) mod queue_losses {
+    /// Rounds whose queues are known.
+    pub(in crate::satellite) const ROUNDS: usize = 64;
+    /// Mean rank of losses that have nothing to do with the queue.
+    pub(in crate::satellite) const CHANCE: f64 = 0.5;
+    /// Gain with which the mean follows.
+    pub(in crate::satellite) const GAIN: f64 = 0.125;
+    /// Mean rank from which losses are the queue's.
+    pub(in crate::satellite) const HIGH: f64 = 0.75;
+    /// Seconds; less is a burst's.
+    pub(in crate::satellite) const MIN_QUEUE: f64 = 0.002;
+    /// Multiplicative decrease (RFC 9438, section 4.6).
+    pub(in crate::satellite) const SHARE: f64 = 0.7;
+}
+
 /// Beside somebody who keeps the queue full.
 pub(super) mod competitive_mode {
     /// Rounds with a long queue that is not the own one before a drain probe is due, and before the
@@ -267,6 +287,4 @@ pub(super) mod marked_window {
     pub(in crate::satellite) const EPOCHS: f64 = 2.0;
     pub(in crate::satellite) const ROUNDS: f64 = 8.0;
     pub(in crate::satellite) const REACHED: f64 = 0.9;
-    /// No bound where fewer packets fill the pipe: it is no window to speak of (RFC 6928).
-    pub(in crate::satellite) const PIPE: f64 = 10.0;
 }

@@ -19,10 +19,12 @@ pub(super) enum Verdict {
 }
 
 /// See the [module](self).
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Losses {
-    /// Share that the radio loses.
+    /// Share that the radio loses, and the most that it may be taken for: what a trial has shown. Losses of a link
+    /// that is too full grow a little each round, and would be followed.
     radio: f64,
+    shown: f64,
     /// Packets lost and sent since they were judged last.
     lost: u64,
     sent: u64,
@@ -40,10 +42,30 @@ struct Trial {
     rounds: u32,
 }
 
+impl Default for Losses {
+    fn default() -> Self {
+        Self {
+            radio: 0.0,
+            shown: FREE / KNOWN,
+            lost: 0,
+            sent: 0,
+            suspected: false,
+            trial: None,
+            wait: 0,
+            next_wait: 0,
+        }
+    }
+}
+
 impl Losses {
     /// Share of a round that may be lost without a question.
     pub(super) fn limit(&self) -> f64 {
         FREE.max(KNOWN * self.radio)
+    }
+
+    /// Whether too few are lost to be asked about.
+    pub(super) fn are_few(&self) -> bool {
+        KNOWN * self.radio < FREE
     }
 
     pub(super) fn is_trying(&self) -> bool {
@@ -80,6 +102,7 @@ impl Losses {
                 self.next_wait = 0;
                 return Verdict::Full;
             }
+            self.shown = self.shown.max(share.min(trial.before));
             self.radio += 0.5 * (share.min(trial.before) - self.radio).max(0.0);
             self.next_wait = (2 * self.next_wait).clamp(WAIT.0, WAIT.1);
             self.wait = self.next_wait;
@@ -104,7 +127,7 @@ impl Losses {
             }
             return Verdict::None;
         }
-        self.radio += GAIN * (share - self.radio);
+        self.radio += GAIN * (share.min(self.shown) - self.radio);
         Verdict::None
     }
 }

@@ -1,4 +1,4 @@
-//! Marked window: what CUBIC would have in flight with the same marks.
+//! Marked window: what CUBIC would have in flight with the same marks, and losses of a queue that others share.
 //!
 //! A mark is never the radio's: it says that a queue is shared, or kept short. Whoever only answers it by
 //! a lower rate has that back with the next measurement, and whoever comes beside with a window is left with
@@ -25,12 +25,12 @@ impl MarkedWindow {
         self.curve.map(|curve| curve.window)
     }
 
-    /// A mark of a new round trip has come, with so much in flight.
-    pub(super) fn on_mark(&mut self, now: Time, in_flight: f64) {
+    /// A mark of a new round trip has come, with so much in flight; `share` of the window is left.
+    pub(super) fn on_mark(&mut self, now: Time, in_flight: f64, share: f64) {
         let curve = (self.curve).get_or_insert_with(|| Curve::new(now, in_flight, in_flight));
         // What was not used is not known to be there (RFC 9438, section 5.8).
         curve.window = in_flight.clamp(UNUSED * curve.window, curve.window);
-        curve.decrease(now, SHARE);
+        curve.decrease(now, share);
         self.reno = curve.window;
     }
 
@@ -64,7 +64,7 @@ mod tests {
     /// 160 packets of 1500 bytes, and round trips of 100 ms.
     fn after_one_mark(rounds: u64) -> MarkedWindow {
         let mut window = MarkedWindow::default();
-        window.on_mark(at(0), 160.0 * PACKET);
+        window.on_mark(at(0), 160.0 * PACKET, SHARE);
         for round in 1..=rounds {
             window.on_round(at(round), 0.1, PACKET, 190.0 * PACKET);
         }
@@ -97,7 +97,7 @@ mod tests {
         let mut window = after_one_mark(10);
         let mut before = window.bytes();
         for round in 11..20 {
-            window.on_mark(at(round), before.unwrap_or_default());
+            window.on_mark(at(round), before.unwrap_or_default(), SHARE);
             assert!(window.bytes() < before);
             before = window.bytes();
         }

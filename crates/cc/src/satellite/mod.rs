@@ -16,7 +16,8 @@
 //! - [`silence`]: when the acknowledgements stop for a while, and why.
 //! - [`competitive_mode`]: when someone else keeps the queue full, follow RFC 9438 so that
 //!   neither side starves.
-//! - [`marked_window`]: where a queue marks, no more is in flight than CUBIC would have.
+//! - [`queue_losses`]: whether losses come when the queue stands high.
+//! - [`marked_window`]: where a queue marks, or drops beside others, no more is in flight than CUBIC would have.
 //! - [`window`]: what may be in flight by the rate, and by the marks.
 //!
 //! Idle time changes nothing: two ends that own the bottleneck keep what they know.
@@ -31,6 +32,7 @@ mod losses;
 mod silence;
 mod competitive_mode;
 mod marked_window;
+mod queue_losses;
 mod window;
 
 use bentpipe_units::{Span, Time};
@@ -45,6 +47,7 @@ use drain_probe::DrainProbe;
 use losses::Losses;
 use marked_window::MarkedWindow;
 use queue::Queue;
+use queue_losses::QueueLosses;
 use silence::Silence;
 use train::{Shown, Train};
 
@@ -134,6 +137,7 @@ pub struct Satellite {
     /// Share of the target that marks have left.
     marked_target: f64,
     marked: MarkedWindow,
+    queue_losses: QueueLosses,
 }
 
 /// One round trip's account.
@@ -148,6 +152,8 @@ struct Round {
     lost_packets: u64,
     /// Bytes acknowledged in the round before.
     acked_before: u64,
+    /// Bytes in flight when it began: what is acknowledged in it met a queue of them.
+    in_flight: u64,
     /// Loss share of the round before.
     loss: f64,
     queued: bool,
@@ -206,6 +212,7 @@ impl Satellite {
             silence: Silence::new(),
             marked_target: 1.0,
             marked: MarkedWindow::default(),
+            queue_losses: QueueLosses::new(),
         }
     }
 
@@ -255,11 +262,14 @@ impl Satellite {
 
     /// Whether this round has lost more than the radio would.
     fn loses_much(&self) -> bool {
+        self.round.started > self.slow_start_from && self.loses_more_than(MIN_HIGH_LOSS_PACKETS)
+    }
+
+    /// Whether this round has lost so many packets, and a large share of what was sent.
+    fn loses_more_than(&self, packets: f64) -> bool {
         let Round { acked, lost, .. } = self.round;
         let lost = lost as f64;
-        self.round.started > self.slow_start_from
-            && lost > MIN_HIGH_LOSS_PACKETS * self.packet
-            && lost > HIGH_LOSS * (acked as f64 + lost)
+        lost > packets * self.packet && lost > HIGH_LOSS * (acked as f64 + lost)
     }
 
     /// Whether so much queue stands, some of it ours, that the path must be full.
@@ -268,6 +278,16 @@ impl Satellite {
         // Of what is in flight, the share of the round trip that the queue takes waits in it.
         let own = self.clock.in_flight() as f64 * standing / (base + standing);
         standing > FULL_QUEUE * base && own > FULL_QUEUE_PACKETS * self.packet
+    }
+
+    /// Whether a queue stands that is longer than the own target, and holds more than what was in flight a round ago.
+    fn is_queue_foreign(&self, in_flight: u64) -> bool {
+        let standing = self.queue.standing();
+        // Few packets fill a short pipe: those that are in flight, or were, are a long queue there.
+        let ours = in_flight.max(self.clock.in_flight()) as f64;
+        let holds =
+            self.pipe() > SHORT_PIPE * self.packet || self.capacity * standing > ours + self.packet;
+        standing > FOREIGN_QUEUE * self.base() && holds
     }
 
     /// Whether acknowledgements were held until a round trip ago: what waited with them looks like a queue,
@@ -301,18 +321,21 @@ impl Satellite {
             acked_packets,
             lost_packets,
             started,
+            in_flight,
             ..
         } = self.round;
         self.round = Round {
             started: now,
             count: count + 1,
             acked_before: acked,
+            in_flight: self.clock.in_flight(),
             loss: lost as f64 / (acked + lost).max(1) as f64,
             ..Round::default()
         };
         let own = self.own_window();
         (self.marked).on_round(now, self.rtt().as_secs_f64(), self.packet, own);
         self.careful = self.careful.saturating_sub(1);
+        self.queue_losses.on_round(self.queue.standing());
         self.marked_target = (self.marked_target + MARK_FORGOTTEN).min(1.0);
         if self.phase == Phase::Cruise
             && now >= self.blackout_losses_until.max(self.hold_until)
@@ -357,7 +380,7 @@ impl Satellite {
         self.send_train(queued);
         self.competitive.on_round(&competitive_mode::Round {
             now,
-            long_queue: self.queue.standing() > FOREIGN_QUEUE * self.base(),
+            long_queue: self.is_queue_foreign(in_flight),
             own_queue_gone: self.clock.in_flight() as f64
                 <= OWN_QUEUE_GONE * self.pipe() + OWN_QUEUE_GONE_PACKETS * self.packet,
             in_flight: self.clock.in_flight() as f64,
@@ -365,6 +388,43 @@ impl Satellite {
             rtt: self.rtt().as_secs_f64(),
             packet: self.packet,
         });
+    }
+
+    /// A queue has marked; it may be `long`.
+    fn on_mark(&mut self, event: &Congestion, long: bool) {
+        if (self.recovery_from).is_some_and(|from| event.sent <= from) {
+            return;
+        }
+        self.recovery_from = Some(event.now);
+        // A mark without a queue to speak of is a burst's: a threshold of some packets.
+        if self.queue.standing() > MIN_TARGET && self.has_window() {
+            let in_flight = self.clock.in_flight() as f64;
+            self.marked
+                .on_mark(event.now, in_flight, constants::marked_window::SHARE);
+        }
+        if long {
+            self.rate = (MARK_SHARE * self.rate).max(self.packet);
+            self.hold(event.now);
+        }
+        self.marked_target = (MARK_TARGET * self.marked_target).max(LEAST_MARKED_TARGET);
+    }
+
+    /// Packets were lost: if a queue that others share has dropped them, they count as a mark does.
+    fn on_queue_loss(&mut self, event: &Congestion) {
+        let standing = self.queue.standing();
+        let queues = self.queue_losses.on_loss(event.now, event.sent, standing);
+        let few = self.losses.are_few() && !self.losses.is_trying();
+        let others = self.marked.bytes().is_some() || self.rate < REDUCED_RATE * self.capacity;
+        if queues && few && others && self.has_window() {
+            let in_flight = self.clock.in_flight() as f64;
+            self.marked
+                .on_mark(event.now, in_flight, constants::queue_losses::SHARE);
+        }
+    }
+
+    /// Whether the path is one for which a window says anything, and no other window holds.
+    fn has_window(&self) -> bool {
+        self.pipe() > SHORT_PIPE * self.packet && self.competitive.window() == 0.0
     }
 
     /// Nothing came through for long (RFC 9002, section 7.6).
@@ -610,7 +670,11 @@ impl Controller for Satellite {
         }
         self.competitive.on_congestion(event.now, event.sent);
         let starting = match self.phase {
-            Phase::Start => self.rate == 0.0 && !self.train.is_out(),
+            // One by one the radio loses.
+            Phase::Start => {
+                let many = self.is_full() || self.loses_more_than(MIN_START_LOSSES);
+                many && self.rate == 0.0 && !self.train.is_out()
+            }
             // A short queue shows by nothing but its losses.
             Phase::SlowStart { .. } => self.loses_much(),
             _ => false,
@@ -620,21 +684,12 @@ impl Controller for Satellite {
         } else if starting {
             self.leave_slow_start(event.now);
         }
-        let answered = (self.recovery_from).is_some_and(|from| event.sent <= from);
-        if event.marked && !answered && self.phase == Phase::Cruise {
-            self.recovery_from = Some(event.now);
-            // A mark without a queue to speak of is a burst's: a threshold of some packets.
-            let stands = self.queue.standing() > MIN_TARGET;
-            let pipe = self.pipe() > constants::marked_window::PIPE * self.packet;
-            if stands && pipe && self.competitive.window() == 0.0 {
-                self.marked
-                    .on_mark(event.now, self.clock.in_flight() as f64);
+        if self.phase == Phase::Cruise && !event.persistent {
+            if event.marked {
+                self.on_mark(event, queue);
+            } else {
+                self.on_queue_loss(event);
             }
-            if queue {
-                self.rate = (MARK_SHARE * self.rate).max(self.packet);
-                self.hold(event.now);
-            }
-            self.marked_target = (MARK_TARGET * self.marked_target).max(LEAST_MARKED_TARGET);
         }
     }
 
