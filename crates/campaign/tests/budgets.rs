@@ -50,13 +50,11 @@ fn our_controller_keeps_its_budgets() {
     assert_eq!(short, SHORT, "what is reached now leaves the list");
 }
 
-/// Some of the paths beside those of its goals, where it once did badly.
-#[test]
-fn our_controller_holds_on_other_paths() {
+/// All goals of the workloads whose names contain one of `paths` are kept.
+fn kept(section: budget::Section, paths: &[&str], seeds: u64) {
     let controllers = [Choice::Satellite, Choice::Cubic];
-    for path in ["base delay grows", "LEO", "jitter", "DVB-RCS2"] {
-        let section = budget::Section::OtherPaths;
-        let rows = budget::check(section, &controllers, 5, path, any_base());
+    for path in paths {
+        let rows = budget::check(section, &controllers, seeds, path, any_base());
         assert!(!rows.is_empty());
         for row in rows {
             assert!(row.kept, "{}: {} {:?}", row.work, row.figure, row.medians);
@@ -64,19 +62,19 @@ fn our_controller_holds_on_other_paths() {
     }
 }
 
+/// Some of the paths beside those of its goals, where it once did badly.
+#[test]
+fn our_controller_holds_on_other_paths() {
+    let paths = ["base delay grows", "LEO", "jitter", "DVB-RCS2"];
+    kept(budget::Section::OtherPaths, &paths, 5);
+}
+
 /// Classes of links on which it once was the worst of all: where three packets fill the pipe its own were taken for somebody else's,
 /// and what queue management drops beside CUBIC for the radio's.
 #[test]
 fn our_controller_holds_on_slow_links_and_beside_cubic() {
-    let controllers = [Choice::Satellite, Choice::Cubic];
-    for path in ["64 kbit/s", "beside CUBIC, CoDel"] {
-        let section = budget::Section::Classes;
-        let rows = budget::check(section, &controllers, 2, path, any_base());
-        assert!(!rows.is_empty());
-        for row in rows {
-            assert!(row.kept, "{}: {} {:?}", row.work, row.figure, row.medians);
-        }
-    }
+    let paths = ["64 kbit/s", "beside CUBIC, CoDel"];
+    kept(budget::Section::Classes, &paths, 2);
 }
 
 /// Losses of a short queue that grow by a little each round are not followed as the radio's: once 17 % were lost for good.

@@ -13,6 +13,7 @@
 //!   carried. Only losses with a queue before them count as what they are.
 //! - [`drain_probe`]: now and then the queue is let run dry, which shows the base round trip, and
 //!   whether what was taken for a queue is only a longer path.
+//! - [`congestion`]: what losses, marks and long queues are answered with.
 //! - [`silence`]: when the acknowledgements stop for a while, and why.
 //! - [`competitive_mode`]: when someone else keeps the queue full, follow RFC 9438 so that
 //!   neither side starves.
@@ -29,6 +30,7 @@ mod queue;
 mod cruise;
 mod drain_probe;
 mod losses;
+mod congestion;
 mod silence;
 mod competitive_mode;
 mod marked_window;
@@ -49,7 +51,7 @@ use marked_window::MarkedWindow;
 use queue::Queue;
 use queue_losses::QueueLosses;
 use silence::Silence;
-use train::{Shown, Train};
+use train::Train;
 
 /// What the controller is doing.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -260,34 +262,12 @@ impl Satellite {
         self.standing() > 1.6 * self.target() + 2.0 * self.packet
     }
 
-    /// Whether this round has lost more than the radio would.
-    fn loses_much(&self) -> bool {
-        self.round.started > self.slow_start_from && self.loses_more_than(MIN_HIGH_LOSS_PACKETS)
-    }
-
-    /// Whether this round has lost so many packets, and a large share of what was sent.
-    fn loses_more_than(&self, packets: f64) -> bool {
-        let Round { acked, lost, .. } = self.round;
-        let lost = lost as f64;
-        lost > packets * self.packet && lost > HIGH_LOSS * (acked as f64 + lost)
-    }
-
     /// Whether so much queue stands, some of it ours, that the path must be full.
     fn is_full(&self) -> bool {
         let (standing, base) = (self.queue.standing(), self.base());
         // Of what is in flight, the share of the round trip that the queue takes waits in it.
         let own = self.clock.in_flight() as f64 * standing / (base + standing);
         standing > FULL_QUEUE * base && own > FULL_QUEUE_PACKETS * self.packet
-    }
-
-    /// Whether a queue stands that is longer than the own target, and holds more than what was in flight a round ago.
-    fn is_queue_foreign(&self, in_flight: u64) -> bool {
-        let standing = self.queue.standing();
-        // Few packets fill a short pipe: those that are in flight, or were, are a long queue there.
-        let ours = in_flight.max(self.clock.in_flight()) as f64;
-        let holds =
-            self.pipe() > SHORT_PIPE * self.packet || self.capacity * standing > ours + self.packet;
-        standing > FOREIGN_QUEUE * self.base() && holds
     }
 
     /// Whether acknowledgements were held until a round trip ago: what waited with them looks like a queue,
@@ -388,68 +368,6 @@ impl Satellite {
             rtt: self.rtt().as_secs_f64(),
             packet: self.packet,
         });
-    }
-
-    /// A queue has marked; it may be `long`.
-    fn on_mark(&mut self, event: &Congestion, long: bool) {
-        if (self.recovery_from).is_some_and(|from| event.sent <= from) {
-            return;
-        }
-        self.recovery_from = Some(event.now);
-        // A mark without a queue to speak of is a burst's: a threshold of some packets.
-        if self.queue.standing() > MIN_TARGET && self.has_window() {
-            let in_flight = self.clock.in_flight() as f64;
-            self.marked
-                .on_mark(event.now, in_flight, constants::marked_window::SHARE);
-        }
-        if long {
-            self.rate = (MARK_SHARE * self.rate).max(self.packet);
-            self.hold(event.now);
-        }
-        self.marked_target = (MARK_TARGET * self.marked_target).max(LEAST_MARKED_TARGET);
-    }
-
-    /// Packets were lost: if a queue that others share has dropped them, they count as a mark does.
-    fn on_queue_loss(&mut self, event: &Congestion) {
-        let standing = self.queue.standing();
-        let queues = self.queue_losses.on_loss(event.now, event.sent, standing);
-        let few = self.losses.are_few() && !self.losses.is_trying();
-        let others = self.marked.bytes().is_some() || self.rate < REDUCED_RATE * self.capacity;
-        if queues && few && others && self.has_window() {
-            let in_flight = self.clock.in_flight() as f64;
-            self.marked
-                .on_mark(event.now, in_flight, constants::queue_losses::SHARE);
-        }
-    }
-
-    /// Whether the path is one for which a window says anything, and no other window holds.
-    fn has_window(&self) -> bool {
-        self.pipe() > SHORT_PIPE * self.packet && self.competitive.window() == 0.0
-    }
-
-    /// Nothing came through for long (RFC 9002, section 7.6).
-    fn on_persistent_congestion(&mut self, now: Time) {
-        if std::mem::take(&mut self.resumed) {
-            self.memory.forget();
-        }
-        self.losses.restart();
-        self.training = false;
-        if self.phase == Phase::Cruise {
-            // What came through before is tried as what a train has shown.
-            self.probe_step = 0;
-            let capacity = self.rate;
-            self.rate = 0.0;
-            self.on_train(
-                now,
-                Shown {
-                    rate: capacity,
-                    doubtful: false,
-                },
-            );
-        } else {
-            self.rate = 0.0;
-            self.start_window = self.initial_window;
-        }
     }
 }
 

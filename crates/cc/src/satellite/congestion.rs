@@ -1,0 +1,93 @@
+//! What losses, marks and long queues are answered with: whose they are, and what is left of rate and window.
+
+use bentpipe_units::Time;
+
+use super::constants::*;
+use super::train::Shown;
+use super::{Congestion, Phase, Round, Satellite, constants};
+
+impl Satellite {
+    /// Whether this round has lost more than the radio would.
+    pub(super) fn loses_much(&self) -> bool {
+        self.round.started > self.slow_start_from && self.loses_more_than(MIN_HIGH_LOSS_PACKETS)
+    }
+
+    /// Whether this round has lost so many packets, and a large share of what was sent.
+    pub(super) fn loses_more_than(&self, packets: f64) -> bool {
+        let Round { acked, lost, .. } = self.round;
+        let lost = lost as f64;
+        lost > packets * self.packet && lost > HIGH_LOSS * (acked as f64 + lost)
+    }
+
+    /// Whether a queue stands that is longer than the own target, and holds more than what was in flight a round ago.
+    pub(super) fn is_queue_foreign(&self, in_flight: u64) -> bool {
+        let standing = self.queue.standing();
+        // Few packets fill a short pipe: those that are in flight, or were, are a long queue there.
+        let ours = in_flight.max(self.clock.in_flight()) as f64;
+        let holds =
+            self.pipe() > SHORT_PIPE * self.packet || self.capacity * standing > ours + self.packet;
+        standing > FOREIGN_QUEUE * self.base() && holds
+    }
+
+    /// A queue has marked; it may be `long`.
+    pub(super) fn on_mark(&mut self, event: &Congestion, long: bool) {
+        if (self.recovery_from).is_some_and(|from| event.sent <= from) {
+            return;
+        }
+        self.recovery_from = Some(event.now);
+        // A mark without a queue to speak of is a burst's: a threshold of some packets.
+        if self.queue.standing() > MIN_TARGET && self.has_window() {
+            let in_flight = self.clock.in_flight() as f64;
+            self.marked
+                .on_mark(event.now, in_flight, constants::marked_window::SHARE);
+        }
+        if long {
+            self.rate = (MARK_SHARE * self.rate).max(self.packet);
+            self.hold(event.now);
+        }
+        self.marked_target = (MARK_TARGET * self.marked_target).max(LEAST_MARKED_TARGET);
+    }
+
+    /// Packets were lost: if a queue that others share has dropped them, they count as a mark does.
+    pub(super) fn on_queue_loss(&mut self, event: &Congestion) {
+        let standing = self.queue.standing();
+        let queues = self.queue_losses.on_loss(event.now, event.sent, standing);
+        let few = self.losses.are_few() && !self.losses.is_trying();
+        let others = self.marked.bytes().is_some() || self.rate < REDUCED_RATE * self.capacity;
+        if queues && few && others && self.has_window() {
+            let in_flight = self.clock.in_flight() as f64;
+            self.marked
+                .on_mark(event.now, in_flight, constants::queue_losses::SHARE);
+        }
+    }
+
+    /// Whether the path is one for which a window says anything, and no other window holds.
+    pub(super) fn has_window(&self) -> bool {
+        self.pipe() > SHORT_PIPE * self.packet && self.competitive.window() == 0.0
+    }
+
+    /// Nothing came through for long (RFC 9002, section 7.6).
+    pub(super) fn on_persistent_congestion(&mut self, now: Time) {
+        if std::mem::take(&mut self.resumed) {
+            self.memory.forget();
+        }
+        self.losses.restart();
+        self.training = false;
+        if self.phase == Phase::Cruise {
+            // What came through before is tried as what a train has shown.
+            self.probe_step = 0;
+            let capacity = self.rate;
+            self.rate = 0.0;
+            self.on_train(
+                now,
+                Shown {
+                    rate: capacity,
+                    doubtful: false,
+                },
+            );
+        } else {
+            self.rate = 0.0;
+            self.start_window = self.initial_window;
+        }
+    }
+}
