@@ -176,8 +176,8 @@ fn what_is_lost_behind_a_short_queue_while_packets_are_held_is_no_fall_of_the_ra
     assert!(carried >= 0.6, "{carried:.2} of the link");
 }
 
-/// A packet that the radio takes before a train is out does not end the start: 20 MB over 580 Mbit/s, 597 ms and 0.8 % of loss, of
-/// which 1.5 MB had come after eight seconds.
+/// A packet that the radio takes before a train is out does not end the start: 580 Mbit/s, 597 ms and 0.8 % of loss had carried
+/// 1.5 Mbit/s.
 #[test]
 fn one_packet_lost_before_the_train_does_not_end_the_start() {
     let drawn = draw::draw(987_001, 26);

@@ -35,8 +35,7 @@ impl Satellite {
             return;
         }
         self.recovery_from = Some(event.now);
-        // A mark without a queue to speak of is a burst's: a threshold of some packets.
-        if self.queue.standing() > MIN_TARGET && self.has_window() {
+        if self.has_window() {
             let in_flight = self.clock.in_flight() as f64;
             self.marked
                 .on_mark(event.now, in_flight, constants::marked_window::SHARE);
@@ -57,13 +56,16 @@ impl Satellite {
         if queues && few && others && self.has_window() {
             let in_flight = self.clock.in_flight() as f64;
             self.marked
-                .on_mark(event.now, in_flight, constants::queue_losses::SHARE);
+                .on_mark(event.now, in_flight, constants::competitive_mode::BETA);
         }
     }
 
-    /// Whether the path is one for which a window says anything, and no other window holds.
+    /// Whether a queue may bound what is in flight: not without one to speak of, where it is a burst that met a threshold of some
+    /// packets, nor on a path for which a window says little, nor where another window holds.
     pub(super) fn has_window(&self) -> bool {
-        self.pipe() > SHORT_PIPE * self.packet && self.competitive.window() == 0.0
+        self.queue.standing() > MIN_TARGET
+            && self.pipe() > SHORT_PIPE * self.packet
+            && self.competitive.window() == 0.0
     }
 
     /// Nothing came through for long (RFC 9002, section 7.6).

@@ -244,16 +244,12 @@ pub(super) mod losses {
 pub(super) mod queue_losses {
     /// Rounds whose queues are known.
     pub(in crate::satellite) const ROUNDS: usize = 64;
-    /// Mean rank of losses that have nothing to do with the queue.
+    /// Mean rank of losses that have nothing to do with the queue, and the first guess.
     pub(in crate::satellite) const CHANCE: f64 = 0.5;
     /// Gain with which the mean follows.
     pub(in crate::satellite) const GAIN: f64 = 0.125;
     /// Mean rank from which losses are the queue's.
     pub(in crate::satellite) const HIGH: f64 = 0.75;
-    /// Seconds; less is a burst's.
-    pub(in crate::satellite) const MIN_QUEUE: f64 = 0.002;
-    /// Multiplicative decrease (RFC 9438, section 4.6).
-    pub(in crate::satellite) const SHARE: f64 = 0.7;
 }
 
 /// Beside somebody who keeps the queue full.

@@ -21,9 +21,10 @@ pub(super) enum Verdict {
 /// See the [module](self).
 #[derive(Debug, Clone)]
 pub(super) struct Losses {
-    /// Share that the radio loses, and the most that it may be taken for: what a trial has shown. Losses of a link
-    /// that is too full grow a little each round, and would be followed.
+    /// Share that the radio loses.
     radio: f64,
+    /// The most that it may be taken for: what a trial has shown. Losses of a link that is too full grow a little
+    /// each round, and would be followed.
     shown: f64,
     /// Packets lost and sent since they were judged last.
     lost: u64,

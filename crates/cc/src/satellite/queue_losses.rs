@@ -57,6 +57,6 @@ impl QueueLosses {
         );
         let rank = (below + CHANCE * (same + 1.0)) / (self.stood.len() as f64 + 1.0);
         self.rank += GAIN * (rank - self.rank);
-        self.rank > HIGH && standing > MIN_QUEUE
+        self.rank > HIGH
     }
 }
