@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ delay = "50 ms"
 queue = "250 kB"
 """
 RTT_NS = 100_000_000
+FAST = SCENARIO.replace("20 Mbit/s", "200 Mbit/s").replace("250 kB", "2.5 MB")
 MIB = 1 << 20
 
 
@@ -60,9 +62,9 @@ class Measured:
 
 
 @contextmanager
-def measuring(directory: Path, *options: str) -> Iterator[Measured]:
+def measuring(directory: Path, *options: str, scenario: str = SCENARIO) -> Iterator[Measured]:
     """A link and a server, ended however the block ends."""
-    with emulated(directory, SCENARIO) as link:
+    with emulated(directory, scenario) as link:
         certificate = directory / "server.pem"
         argv = [
             *(host.binary(), "perf", "server", "--name", "perf.test", "--certificate-out", certificate),
@@ -106,6 +108,30 @@ def test_an_upload_for_a_time_arrives_whole_and_its_sender_is_seen(measured: Mea
     assert last["window_bytes"] > 0
     assert last["acknowledged_bytes"] >= report["sent_bytes"]
     assert last["smoothed_rtt_ns"] >= RTT_NS
+
+
+def test_a_client_that_now_and_then_does_not_run_sees_no_round_trip_shorter_than_the_path(tmp_path: Path) -> None:
+    """The QUIC library reads its clock once and then its socket: what came in between must not count as early."""
+    with measuring(tmp_path, scenario=FAST) as measured:
+        report = tmp_path / "report.json"
+        argv = [
+            *(host.binary(), "perf", "client", GATEWAY, "--ca", measured.certificate, "--name", "perf.test"),
+            *("--upload", "8 s", "--controller", "newreno", "--initial-window", "500", "--json", report),
+        ]
+        client = Process("client", measured.link.terminal.command([str(word) for word in argv]), tmp_path)
+        try:
+            # Steps of no simple ratio to the link's and the client's own times.
+            for number in range(120):
+                time.sleep(0.02 + 0.03 * (number * 0.618 % 1))
+                client.signal(signal.SIGSTOP)
+                time.sleep(0.02)
+                client.signal(signal.SIGCONT)
+            assert client.wait(30) == 0, client.tail()
+        finally:
+            client.signal(signal.SIGCONT)
+            client.stop()
+        (connection,) = json.loads(report.read_text())["connections"]
+        assert connection["sender"]["least_rtt_ns"] >= RTT_NS - 500_000
 
 
 def test_latency_under_load_is_more_than_without(measured: Measured) -> None:

@@ -7,7 +7,7 @@
 //! [`tcp_measured`], the kernel's own TCP.
 //!
 //! For the tunnel: [`proxy`] and [`tproxy`] bring applications' connections,
-//! [`dns`] their questions, [`ip`] packets of other protocols, for which a gateway has a network ([`ip_gateway`]); [`tcp`], [`udp`], [`machine`] with its [`resolver`], [`quic_socket`] and [`quic`] are its sockets, [`network_changes`]
+//! [`dns`] their questions, [`ip`] packets of other protocols, for which a gateway has a network ([`ip_gateway`]); [`tcp`], [`udp`], [`machine`] with its [`resolver`], [`quic_runtime`], [`quic_socket`] and [`quic`] are its sockets, [`network_changes`]
 //! says when its addresses or [`ways`] change, [`secret`], [`limits`] and [`privileges`] are what it needs of the system.
 
 pub mod namespace;
@@ -36,6 +36,7 @@ mod datagram;
 mod icmp;
 pub mod resolver;
 pub mod machine;
+pub mod quic_runtime;
 pub mod quic_socket;
 pub mod quic;
 pub mod network_changes;

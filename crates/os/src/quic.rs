@@ -8,9 +8,10 @@ use bentpipe_quic::layer::Layer as _;
 use bentpipe_quic::versions::Spoken;
 use bentpipe_tunnel::gateway::mapped;
 use bentpipe_tunnel::identity::Identity;
-use noq::{Endpoint, EndpointConfig, TokioRuntime};
+use noq::{Endpoint, EndpointConfig};
 use noq_proto::HashedConnectionIdGenerator;
 
+use crate::quic_runtime::SystemRuntime;
 use crate::quic_socket::{self, Received};
 
 /// The versions that gateways speak: QUIC version 1 (RFC 9000, section 15).
@@ -56,6 +57,6 @@ pub fn endpoint(
         None => socket,
     };
     let endpoint =
-        Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(TokioRuntime))?;
+        Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(SystemRuntime))?;
     Ok((endpoint, received))
 }

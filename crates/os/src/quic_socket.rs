@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bentpipe_quic::batches::Batching;
 use bentpipe_quic::layer::Layer;
 use noq::udp::RecvMeta;
-use noq::{AsyncUdpSocket, Runtime as _, TokioRuntime};
+use noq::{AsyncUdpSocket, Runtime as _};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use crate::quic_runtime::SystemRuntime;
 
 /// What the kernel may hold while this process does not run: 100 ms at 250 Mbit/s.
 const SOCKET_BUFFER: usize = 4 << 20;
@@ -59,7 +61,7 @@ pub fn bind_marked(
     socket.bind(&address.into())?;
     grow_buffers(&socket);
     let received = Received::default();
-    let socket = TokioRuntime.wrap_udp_socket(socket.into())?;
+    let socket = SystemRuntime.wrap_udp_socket(socket.into())?;
     let arrivals = Arrivals {
         serves,
         received: received.clone(),

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
+use bentpipe_os::quic_runtime::SystemRuntime;
 use bentpipe_os::tcp_measured::TcpDialler;
 use bentpipe_os::tcp_options::TcpOptions;
 use bentpipe_perf::client;
@@ -15,7 +16,6 @@ use bentpipe_perf::transport::Dial;
 use bentpipe_perf::workload::{Amount, RequestAmount, Requests, Workload};
 use bentpipe_units::{Bytes, Rate, Span};
 use clap::Args;
-use noq::TokioRuntime;
 
 use super::options::{Over, Transport, reported};
 use super::path::PathFile;
@@ -257,7 +257,7 @@ async fn measure<D: Dial>(
         "{kind} ({controller}) to {}: {workload}",
         dialler.peer()
     ));
-    let clock = Clock::new(Arc::new(TokioRuntime));
+    let clock = Clock::new(Arc::new(SystemRuntime));
     let mut signals = StopSignals::new();
     let stop = async {
         signals.stop().await;

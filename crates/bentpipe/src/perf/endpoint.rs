@@ -5,13 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
+use bentpipe_os::quic_runtime::SystemRuntime;
 use bentpipe_os::quic_socket;
 use bentpipe_os::resolver::Resolver;
 use bentpipe_perf::ecn::WithoutEcn;
 use bentpipe_perf::parameters::Parameters;
 use bentpipe_quic::layer::Layer as _;
 use bentpipe_quic::version2::socket::Version2;
-use noq::{Endpoint, EndpointConfig, TokioRuntime};
+use noq::{Endpoint, EndpointConfig};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -33,7 +34,7 @@ pub fn open(
     let mut config = EndpointConfig::default();
     config.supported_versions(versions.to_vec());
     let socket = Version2.over(socket);
-    Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(TokioRuntime))
+    Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(SystemRuntime))
 }
 
 /// Certificates in a PEM file, at least one.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bentpipe_os::quic_runtime::SystemRuntime;
 use bentpipe_perf::clock::Clock;
 use bentpipe_perf::files::{self, Fetch, Store};
 use bentpipe_perf::parameters::Parameters;
@@ -13,7 +14,6 @@ use bentpipe_perf::transport::Dial as _;
 use bentpipe_perf::workload;
 use clap::{Args, ValueEnum};
 use http::Uri;
-use noq::TokioRuntime;
 
 use super::files::{Directory, Nowhere};
 use super::options::{Over, Transport};
@@ -165,7 +165,7 @@ async fn over_quic(
             .peer
             .dialler(server, application, parameters, path)?;
         outputs.begin(&format!("{} files from {address}", fetch.files.len()));
-        let clock = Clock::new(Arc::new(TokioRuntime));
+        let clock = Clock::new(Arc::new(SystemRuntime));
         let mut signals = StopSignals::new();
         let stop = async {
             signals.stop().await;

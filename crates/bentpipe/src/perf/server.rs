@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bentpipe_os::quic_runtime::SystemRuntime;
 use bentpipe_os::tcp_measured;
 use bentpipe_perf::clock::Clock;
 use bentpipe_perf::files::Files;
@@ -13,7 +14,6 @@ use bentpipe_perf::server::Service;
 use bentpipe_perf::tls::{self, Credentials};
 use bentpipe_units::Span;
 use clap::Args;
-use noq::TokioRuntime;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
 
@@ -122,7 +122,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     let files = command.files()?;
     let service = |parameters| Service {
         files: files.clone(),
-        clock: Clock::new(Arc::new(TokioRuntime)),
+        clock: Clock::new(Arc::new(SystemRuntime)),
         parameters,
         interval: command.interval,
         connections: command.max_connections,

@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 use bentpipe_os::machine::Machine;
 use bentpipe_os::privileges::{self, Needs};
+use bentpipe_os::quic_runtime::SystemRuntime;
 use bentpipe_os::{quic, quic_socket, secret};
 use bentpipe_quic::layer::Layer as _;
 use bentpipe_quic::version2::socket::Version2;
@@ -21,7 +22,7 @@ use bentpipe_quicpep::proxy::{self, Configuration, Proxy};
 use bentpipe_quicpep::tls::{self, Authority, Certificates};
 use bentpipe_tunnel::sockets::Resolve as _;
 use clap::{Args, Subcommand};
-use noq::{Endpoint, TokioRuntime};
+use noq::Endpoint;
 use rustls::RootCertStore;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -235,7 +236,7 @@ fn endpoint(
     let mut config = quic::known_after_a_restart(|purpose| secret::derived(key, purpose));
     config.supported_versions(vec![version]);
     let endpoint =
-        Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(TokioRuntime));
+        Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(SystemRuntime));
     Ok(endpoint.map_err(anyhow::Error::from)?)
 }
 
