@@ -219,3 +219,92 @@ fn slow_links_are_filled_and_not_flooded() {
         }
     }
 }
+
+/// Of `plan`'s one flow the goodput, Mbit/s, and the share of what was sent that was lost.
+fn goodput_and_lost(link: &Drawn, seed: u64) -> (f64, f64) {
+    let plan = never_worst::plan(link, Choice::Satellite, seed);
+    let records = Records::of(&plan, Instant::now()).expect("a plan of this test");
+    let flow = &records.flows[0];
+    let lost = flow.lost as f64 / flow.sent as f64;
+    (goodput(&records, 0.0, link.seconds as f64), lost)
+}
+
+/// 30 s of a link with this queue between two ideal hosts.
+fn short_link(bits: u64, delay_ms: u64, queue: &str) -> Drawn {
+    let way = |bits: u64, queue: &str| {
+        format!("rate = \"{bits} bit/s\"\ndelay = \"{delay_ms} ms\"\n{queue}\n")
+    };
+    let (forward, back) = (way(bits, queue), way(bits / 10, "queue = \"15 kB\""));
+    let text = format!("name = \"short\"\n[forward]\n{forward}[return]\n{back}");
+    Drawn {
+        number: 0,
+        title: format!("{bits} bit/s, {delay_ms} ms, {queue}"),
+        bits,
+        scenario: Scenario::parse(&text).expect("a scenario of this test"),
+        host: HostSpec::IDEAL,
+        seconds: 30,
+    }
+}
+
+/// Where a queue marks, the window that a mark leaves was what was sent for good once the rate had fallen so far that few packets
+/// fill the pipe, and no further mark lowered it: up to half of all packets were lost.
+#[test]
+fn marks_leave_no_window_that_a_short_pipe_has_no_room_for() {
+    for bits in [700_000, 1_500_000, 3_000_000] {
+        for delay in [5, 15] {
+            for packets in [5, 20] {
+                let queue =
+                    format!("queue.codel = {{ limit = \"{packets} packets\", ecn = true }}");
+                let link = short_link(bits, delay, &queue);
+                let (carried, lost) = goodput_and_lost(&link, 1);
+                let carried = 1e6 * carried / bits as f64;
+                assert!(
+                    carried > 0.9 && lost < 0.05,
+                    "{}: {carried:.2} carried, {lost:.3} lost",
+                    link.title
+                );
+            }
+        }
+    }
+}
+
+/// What a queue of some packets drops once counted as carried: the link seemed to carry a half more than it did, and to that the rate
+/// went back in great steps after each trial of less.
+#[test]
+fn short_queues_are_not_overrun_again_and_again() {
+    for bits in [5_000_000, 16_000_000, 50_000_000] {
+        for delay in [5, 12] {
+            for packets in [3, 6] {
+                let link = short_link(bits, delay, &format!("queue = \"{packets} packets\""));
+                let (carried, lost) = goodput_and_lost(&link, 1);
+                let carried = 1e6 * carried / bits as f64;
+                assert!(
+                    carried > 0.9 && lost < 0.07,
+                    "{}: {carried:.2} carried, {lost:.3} lost",
+                    link.title
+                );
+            }
+        }
+    }
+    // 16 Mbit/s and 11 ms, three packets of queue, satellite steps: 14.4 Mbit/s came through, and 22 % was lost.
+    let (carried, lost) = goodput_and_lost(&draw::draw(424_217, 43), 424_217);
+    assert!(carried > 14.0, "{carried:.1} Mbit/s");
+    assert!(lost < 0.06, "{lost:.3} lost");
+}
+
+/// 93 Mbit/s and 168 ms, acknowledgements held for 234 ms now and then, a busy host: a moment without acknowledgements ended slow start at
+/// 11 Mbit/s, where the round had brought 46.
+#[test]
+fn slow_start_ends_with_what_its_rounds_have_brought() {
+    let plan = never_worst::plan(&draw::draw(31_337, 22), Choice::Satellite, 31_337);
+    let records = Records::of(&plan, Instant::now()).expect("a plan of this test");
+    let carried = goodput(&records, 2.5, 6.0);
+    assert!(carried >= 30.0, "{carried:.1} Mbit/s of 93");
+}
+
+/// 18 Mbit/s and 82 ms, packets held for 371 ms: what a short queue loses then is no reason to bound the window for seconds.
+#[test]
+fn what_is_lost_while_packets_are_held_leaves_the_window() {
+    let (carried, _) = goodput_and_lost(&draw::draw(424_217, 27), 424_217);
+    assert!(carried >= 10.0, "{carried:.1} Mbit/s of 18");
+}

@@ -24,8 +24,7 @@ impl Satellite {
         let standing = self.queue.standing();
         // Few packets fill a short pipe: those that are in flight, or were, are a long queue there.
         let ours = in_flight.max(self.clock.in_flight()) as f64;
-        let holds =
-            self.pipe() > SHORT_PIPE * self.packet || self.capacity * standing > ours + self.packet;
+        let holds = !self.is_short_pipe() || self.capacity * standing > ours + self.packet;
         standing > FOREIGN_QUEUE * self.base() && holds
     }
 
@@ -49,6 +48,10 @@ impl Satellite {
 
     /// Packets were lost: if a queue that others share has dropped them, they count as a mark does.
     pub(super) fn on_queue_loss(&mut self, event: &Congestion) {
+        // While packets are held any queue overflows.
+        if self.silence.has_taken_losses(event.now) {
+            return;
+        }
         let standing = self.queue.standing();
         let queues = self.queue_losses.on_loss(event.now, event.sent, standing);
         let few = self.losses.are_few() && !self.losses.is_trying();
@@ -64,7 +67,7 @@ impl Satellite {
     /// packets, nor on a path for which a window says little, nor where another window holds.
     pub(super) fn has_window(&self) -> bool {
         self.queue.standing() > MIN_TARGET
-            && self.pipe() > SHORT_PIPE * self.packet
+            && !self.is_short_pipe()
             && self.competitive.window() == 0.0
     }
 

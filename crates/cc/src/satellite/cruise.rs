@@ -7,17 +7,24 @@ use super::losses::Verdict;
 use super::{Path, Phase, Satellite, drain_probe};
 
 impl Satellite {
-    /// Losses without a queue: the radio's, or those of a link that is full all the same?
-    pub(super) fn judge_losses(&mut self, now: Time, lost: u64, sent: u64) {
+    /// Losses without a queue: the radio's, or those of a link that is full all the same? So many bytes per second came
+    /// through in the round, `delivered`.
+    pub(super) fn judge_losses(&mut self, now: Time, lost: u64, sent: u64, delivered: f64) {
         match self.losses.on_round(lost, sent) {
             Verdict::None => {}
             Verdict::Try(share) => {
                 self.untried = self.rate;
+                self.delivered = delivered;
                 self.probe_step = 0;
-                self.rate = (share * self.rate).max(self.packet);
+                // More than the rate may have been sent, to ask for more.
+                let least = DELIVERED_SHARE * delivered;
+                self.rate = least.max(share * self.rate).min(self.rate).max(self.packet);
             }
             Verdict::Radio => self.rate = self.rate.max(self.untried),
             Verdict::Full => {
+                // What was lost then counted as carried, and the rate as seen.
+                self.untried = self.untried.min(self.delivered);
+                self.capacity = self.capacity.min(self.delivered.max(self.rate));
                 self.probe_step = 0;
                 self.careful = CAREFUL_ROUNDS;
                 self.hold(now);

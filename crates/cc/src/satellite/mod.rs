@@ -120,6 +120,8 @@ pub struct Satellite {
     losses: Losses,
     /// Rate before a trial of less.
     untried: f64,
+    /// Bytes per second that came through then.
+    delivered: f64,
     /// Rounds in which the rate is raised by the first steps only.
     careful: u32,
     /// The rate was remembered, and has not been confirmed yet.
@@ -154,6 +156,8 @@ struct Round {
     lost_packets: u64,
     /// Bytes acknowledged in the round before.
     acked_before: u64,
+    /// Bytes per second that came through in it.
+    delivered_before: f64,
     /// Bytes in flight when it began: what is acknowledged in it met a queue of them.
     in_flight: u64,
     /// Loss share of the round before.
@@ -203,6 +207,7 @@ impl Satellite {
             slow_start_from: Time::ZERO,
             losses: Losses::default(),
             untried: 0.0,
+            delivered: 0.0,
             careful: 0,
             resumed: false,
             training: false,
@@ -304,10 +309,12 @@ impl Satellite {
             in_flight,
             ..
         } = self.round;
+        let delivered = acked as f64 / now.since(started).as_secs_f64().max(self.base());
         self.round = Round {
             started: now,
             count: count + 1,
             acked_before: acked,
+            delivered_before: delivered,
             in_flight: self.clock.in_flight(),
             loss: lost as f64 / (acked + lost).max(1) as f64,
             ..Round::default()
@@ -321,7 +328,7 @@ impl Satellite {
             && now >= self.blackout_losses_until.max(self.hold_until)
             && self.competitive.window() == 0.0
         {
-            self.judge_losses(now, lost_packets, acked_packets + lost_packets);
+            self.judge_losses(now, lost_packets, acked_packets + lost_packets, delivered);
         }
         if self.phase != Phase::Cruise {
             return;

@@ -111,6 +111,13 @@ impl Satellite {
         let window = self.start_window / base.as_secs_f64();
         let unmeasured = if self.loses_much() { round } else { window };
         let over = self.without_silence(now, over);
-        self.cruise_at(now, self.clock.rate(over).unwrap_or(unmeasured));
+        let measured = self.clock.rate(over).unwrap_or(unmeasured);
+        // Acknowledgements that pause for a moment say nothing against what a whole round has brought. Behind losses
+        // that may have been the queue's, which is full now.
+        let least = match self.round.lost {
+            0 => self.round.delivered_before,
+            _ => 0.0,
+        };
+        self.cruise_at(now, measured.max(least));
     }
 }

@@ -22,12 +22,17 @@ impl Satellite {
         }
     }
 
+    /// Whether so few packets fill the pipe that a window says little.
+    pub(super) fn is_short_pipe(&self) -> bool {
+        self.pipe() <= SHORT_PIPE * self.packet
+    }
+
     /// What the marks leave of `own`: a window, or a rate of `per_byte` bytes a second for each byte of a window.
     pub(super) fn with_marks(&self, own: f64, per_byte: f64) -> f64 {
         let Some(marked) = self.marked.bytes() else {
             return own;
         };
-        let others = self.rate < REDUCED_RATE * self.capacity;
+        let others = self.rate < REDUCED_RATE * self.capacity && !self.is_short_pipe();
         let marked = per_byte * marked;
         if others { marked } else { own.min(marked) }
     }
