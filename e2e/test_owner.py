@@ -4,8 +4,10 @@
 The path is of plain cables: nothing here depends on a satellite.
 """
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -37,6 +39,10 @@ UNTRACKED = (
     "table inet untracked {\nchain prerouting {\ntype filter hook prerouting priority raw;\nnotrack;\n}\n"
     "chain output {\ntype filter hook output priority raw;\nnotrack;\n}\n}\n"
 )
+MOST_UNTRACKED = 65_536
+"""Connections that are not tracked and known all the same."""
+LEFT_S = 120
+"""How long they are known after their end."""
 HANGS_S = 10.0
 """How long the product waits for `nft`."""
 
@@ -110,6 +116,40 @@ def test_what_the_owner_does_not_track_is_taken_and_never_passes(path: Topology,
         client.sendall(b"what it had to say")
         send_everything(path)
         time.sleep(1)
+    assert captured(during) == ""
+
+
+def test_untracked_connections_beyond_those_that_can_be_known_are_not_begun(path: Topology, tmp_path: Path) -> None:
+    """What followed the end of one that is not known would pass in the open. Those that ended are soon forgotten."""
+    untracked = tmp_path / "untracked.nft"
+    untracked.write_text(UNTRACKED)
+    path.terminal.run("nft", "-f", untracked)
+    tunnel = start_bentpipe(path)
+    assert works(tunnel)
+    (table,) = (
+        line.split()[2] for line in path.terminal.run("nft", "list", "tables").splitlines() if "bentpipe_" in line
+    )
+
+    def expires_s() -> list[int]:
+        listed = json.loads(path.terminal.run("nft", "-j", "list", "set", "inet", table, "untracked4"))
+        (known,) = (entry["set"] for entry in listed["nftables"] if "set" in entry)
+        return [int(element["elem"]["expires"]) for element in known.get("elem", [])]
+
+    eventually(lambda: all(seconds <= LEFT_S for seconds in expires_s()), "ended connections are forgotten soon")
+    with conversation(path, SERVER4):
+        assert max(expires_s()) > LEFT_S, "one that goes on is known for longer"
+    during = capture(path, "during", OF_THE_LAN)
+    others = (f"192.0.2.{number >> 12} . {1 + (number & 0xFFF)} . 192.0.2.99 . 1" for number in range(MOST_UNTRACKED))
+    full = tmp_path / "full.nft"
+    full.write_text(f"add element inet {table} untracked4 {{ {', '.join(others)} }}\n")
+    path.terminal.run("nft", "flush", "set", "inet", table, "untracked4")
+    path.terminal.run("nft", "-f", full)
+    with path.client.entered(), socket.socket() as late:
+        late.settimeout(3)
+        with pytest.raises(TimeoutError):
+            late.connect((SERVER4, 80))
+    path.terminal.run("nft", "flush", "set", "inet", table, "untracked4")
+    assert works(tunnel)
     assert captured(during) == ""
 
 

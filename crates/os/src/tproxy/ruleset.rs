@@ -88,7 +88,8 @@ impl Ruleset<'_> {
             true => "ct state { established, untracked } ",
             false => "",
         };
-        let (untracked, taken) = (untracked::sets(), untracked::known());
+        let closed = matches!(self.capture.fail, Fail::Closed);
+        let (untracked, taken) = (untracked::sets(closed), untracked::known());
         let mut text = format!(
             "table inet {table}\n\
              delete table inet {table}\n\
