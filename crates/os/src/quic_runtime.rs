@@ -9,14 +9,14 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io::{self, IoSliceMut};
-use std::net::{SocketAddr, UdpSocket};
-use std::num::NonZeroUsize;
+use std::net::UdpSocket;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use bentpipe_quic::layer::Layer;
 use noq::udp::RecvMeta;
-use noq::{AsyncTimer, AsyncUdpSocket, Runtime, TokioRuntime, UdpSender};
+use noq::{AsyncTimer, AsyncUdpSocket, Runtime, TokioRuntime};
 
 /// How long after the library has asked for the time datagrams are as good as there already. It means to read for
 /// 50 microseconds at once.
@@ -41,10 +41,7 @@ impl Runtime for SystemRuntime {
     }
 
     fn wrap_udp_socket(&self, socket: UdpSocket) -> io::Result<Box<dyn AsyncUdpSocket>> {
-        Ok(Box::new(PromptSocket {
-            socket: TokioRuntime.wrap_udp_socket(socket)?,
-            late: VecDeque::new(),
-        }))
+        Ok(Prompt::default().over(TokioRuntime.wrap_udp_socket(socket)?))
     }
 
     fn now(&self) -> Instant {
@@ -54,26 +51,23 @@ impl Runtime for SystemRuntime {
     }
 }
 
-#[derive(Debug)]
-struct PromptSocket {
-    socket: Box<dyn AsyncUdpSocket>,
+/// Over a socket whose datagrams the library takes for having come when it last asked for the time.
+#[derive(Debug, Default)]
+struct Prompt {
     /// What was read too late for the time that the library had, until it asks again: one reading at most.
     late: VecDeque<(Vec<u8>, RecvMeta)>,
 }
 
-impl AsyncUdpSocket for PromptSocket {
-    fn create_sender(&self) -> Pin<Box<dyn UdpSender>> {
-        self.socket.create_sender()
-    }
-
-    fn poll_recv(
+impl Layer for Prompt {
+    fn receive(
         &mut self,
+        socket: &mut dyn AsyncUdpSocket,
         context: &mut Context<'_>,
         buffers: &mut [IoSliceMut<'_>],
         meta: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
         if self.late.is_empty() {
-            let count = ready!(self.socket.poll_recv(context, buffers, meta))?;
+            let count = ready!(socket.poll_recv(context, buffers, meta))?;
             if ASKED.get().is_none_or(|asked| asked.elapsed() <= PROMPT) {
                 return Poll::Ready(Ok(count));
             }
@@ -85,25 +79,12 @@ impl AsyncUdpSocket for PromptSocket {
             return Poll::Pending;
         }
         let count = self.late.len().min(buffers.len()).min(meta.len());
-        for ((buffer, meta), (bytes, of)) in
-            buffers.iter_mut().zip(meta).zip(self.late.drain(..count))
-        {
+        let late = self.late.drain(..count);
+        for ((buffer, meta), (bytes, of)) in buffers.iter_mut().zip(meta).zip(late) {
             buffer[..bytes.len()].copy_from_slice(&bytes);
             *meta = of;
         }
         Poll::Ready(Ok(count))
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
-    }
-
-    fn max_receive_segments(&self) -> NonZeroUsize {
-        self.socket.max_receive_segments()
-    }
-
-    fn may_fragment(&self) -> bool {
-        self.socket.may_fragment()
     }
 }
 

@@ -12,6 +12,17 @@ use noq::{AsyncUdpSocket, UdpSender};
 
 /// What is done to a socket's datagrams. Without a method of its own a layer changes nothing.
 pub trait Layer: Debug + Send + Sync + Sized + 'static {
+    /// Takes datagrams from `socket`, which may be held back for a later call.
+    fn receive(
+        &mut self,
+        socket: &mut dyn AsyncUdpSocket,
+        context: &mut Context<'_>,
+        buffers: &mut [IoSliceMut<'_>],
+        meta: &mut [RecvMeta],
+    ) -> Poll<io::Result<usize>> {
+        socket.poll_recv(context, buffers, meta)
+    }
+
     /// Datagrams have come in: one or, of equal length, several in each buffer (GRO).
     fn on_received(&mut self, _buffers: &mut [IoSliceMut<'_>], _meta: &mut [RecvMeta]) {}
 
@@ -71,7 +82,7 @@ impl<L: Layer> AsyncUdpSocket for Layered<L> {
         buffers: &mut [IoSliceMut<'_>],
         meta: &mut [RecvMeta],
     ) -> Poll<io::Result<usize>> {
-        let count = ready!(self.socket.poll_recv(context, buffers, meta))?;
+        let count = ready!((self.layer).receive(&mut *self.socket, context, buffers, meta))?;
         (self.layer).on_received(&mut buffers[..count], &mut meta[..count]);
         Poll::Ready(Ok(count))
     }
