@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bentpipe_os::limits;
+use bentpipe_os::{limits, listener};
 use sd_notify::NotifyState;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -239,7 +239,7 @@ pub async fn patiently(goodbye: impl Future<Output = ()>) {
 
 /// Listens for TCP at `address`, which the configuration calls `field`.
 pub async fn listen(field: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
-    (TcpListener::bind(address).await).map_err(|error| cannot_listen(field, "TCP", address, &error))
+    (listener::bind(address).await).map_err(|error| cannot_listen(field, "TCP", address, &error))
 }
 
 /// Why `address` of configuration field `field` cannot be listened on.

@@ -18,7 +18,7 @@ pub mod segment;
 pub mod cpu_latency;
 pub mod realtime;
 
-mod listener;
+pub mod listener;
 pub mod proxy;
 pub mod dns;
 pub mod tproxy;

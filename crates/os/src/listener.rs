@@ -1,13 +1,42 @@
-//! Listening TCP sockets: whom they serve, for ever.
+//! Listening TCP sockets: how they come by their port, and whom they serve, for ever.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use ipnet::IpNet;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, sleep};
+
+/// How long a port may stay in use that a process which has just ended listened at. A program that it was
+/// starting has its sockets until the program runs.
+const AFTERLIFE: Duration = Duration::from_secs(1);
+/// Wait between two attempts.
+const BIND_PAUSE: Duration = Duration::from_millis(20);
 
 /// Wait after a failed accept: out of descriptors, most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Listens at `address`; of an earlier process there it awaits the end for a second.
+///
+/// # Errors
+/// What the system says; AddrInUse when somebody else has the port.
+pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    once_free(async || TcpListener::bind(address).await).await
+}
+
+/// What `open` returns, which is tried again for a second where its port is in use.
+pub(crate) async fn once_free<T>(open: impl AsyncFn() -> io::Result<T>) -> io::Result<T> {
+    let until = Instant::now() + AFTERLIFE;
+    loop {
+        match open().await {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
+                sleep(BIND_PAUSE).await;
+            }
+            opened => return opened,
+        }
+    }
+}
 
 /// Whether `stream` comes from this machine itself or one of `clients`.
 pub(crate) fn is_welcome(stream: &TcpStream, clients: &[IpNet]) -> bool {
@@ -37,5 +66,27 @@ where
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_port_that_is_given_up_soon_is_awaited_and_no_other() {
+        let theirs = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = theirs.local_addr().unwrap();
+        let refused = bind(address).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+        tokio::join!(
+            async {
+                sleep(AFTERLIFE / 5).await;
+                drop(theirs);
+            },
+            async { bind(address).await.unwrap() },
+        );
     }
 }

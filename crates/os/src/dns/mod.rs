@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Re
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit, mpsc};
 
-use crate::listener::{accept, is_welcome};
+use crate::listener::{accept, bind, is_welcome};
 use crate::udp::UdpFlow;
 
 /// A socket of an application's own is given so long for the next question: most ask once.
@@ -46,7 +46,7 @@ pub struct Sockets {
 
 /// Opens the sockets of `address`.
 pub async fn listen(address: SocketAddr) -> io::Result<Sockets> {
-    let tcp = TcpListener::bind(address).await?;
+    let tcp = bind(address).await?;
     // Also where the address has port 0.
     let udp = UdpSocket::bind(tcp.local_addr()?).await?;
     Ok(Sockets { udp, tcp })

@@ -38,6 +38,7 @@ use ruleset::Ruleset;
 pub use tun::Tun;
 
 use crate::ip::{Interface, IpError};
+use crate::listener::once_free;
 use crate::network_changes;
 use crate::tcp::prepare;
 
@@ -284,8 +285,8 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
         .await
         .map_err(TransparentError::Nftables)?;
     // Whoever holds the listener's port owns the rules of that port.
-    let ipv4 = listen((Ipv4Addr::LOCALHOST, port).into())?;
-    let ipv6 = match listen((Ipv6Addr::LOCALHOST, port).into()) {
+    let ipv4 = listen((Ipv4Addr::LOCALHOST, port).into()).await?;
+    let ipv6 = match listen((Ipv6Addr::LOCALHOST, port).into()).await {
         Ok(listener) => Some(listener),
         Err(TransparentError::Listen { source, .. })
             if matches!(
@@ -364,8 +365,8 @@ pub async fn install(capture: Capture) -> Result<Transparent, TransparentError> 
     })
 }
 
-fn listen(address: SocketAddr) -> Result<TcpListener, TransparentError> {
-    let open = || -> io::Result<TcpListener> {
+async fn listen(address: SocketAddr) -> Result<TcpListener, TransparentError> {
+    let open = async || -> io::Result<TcpListener> {
         let socket = Socket::new(
             Domain::for_address(address),
             Type::STREAM,
@@ -384,7 +385,9 @@ fn listen(address: SocketAddr) -> Result<TcpListener, TransparentError> {
         socket.listen(BACKLOG)?;
         TcpListener::from_std(socket.into())
     };
-    open().map_err(|source| TransparentError::Listen { address, source })
+    once_free(open)
+        .await
+        .map_err(|source| TransparentError::Listen { address, source })
 }
 
 /// Whether somebody listens at `port` of loopback.

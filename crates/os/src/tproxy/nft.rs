@@ -93,10 +93,16 @@ fn start(arguments: &[String], input: &str) -> Result<String, String> {
         }
         _ => format!("`nft`: {error}"),
     };
-    let path = std::env::var("PATH").unwrap_or_default();
-    let child = Command::new("nft")
+    // By its path, and so without a fork that would copy page tables and hold listening sockets.
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let nft = std::env::split_paths(&path)
+        .chain(std::env::split_paths(SBIN))
+        .filter(|directory| directory.is_absolute())
+        .map(|directory| directory.join("nft"))
+        .find(|file| file.is_file())
+        .ok_or_else(|| said(io::ErrorKind::NotFound.into()))?;
+    let child = Command::new(nft)
         .args(arguments)
-        .env("PATH", format!("{path}:{SBIN}"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
