@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 /// How long a port may stay in use that a process which has just ended listened at. A program that it was
 /// starting has its sockets until the program runs.
-const AFTERLIFE: Duration = Duration::from_secs(1);
+const PORT_PATIENCE: Duration = Duration::from_secs(1);
 /// Wait between two attempts.
 const BIND_PAUSE: Duration = Duration::from_millis(20);
 
@@ -27,7 +27,7 @@ pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// What `open` returns, which is tried again for a second where its port is in use.
 pub(crate) async fn once_free<T>(open: impl AsyncFn() -> io::Result<T>) -> io::Result<T> {
-    let until = Instant::now() + AFTERLIFE;
+    let until = Instant::now() + PORT_PATIENCE;
     loop {
         match open().await {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
         tokio::join!(
             async {
-                sleep(AFTERLIFE / 5).await;
+                sleep(PORT_PATIENCE / 5).await;
                 drop(theirs);
             },
             async { bind(address).await.unwrap() },
