@@ -60,7 +60,8 @@ python_install() {
 }
 
 # debian_source SUITE PACKAGE: fetches the source of a package of another release of Debian into $BUILD, from where this
-# system gets its own packages, checks what source.sha256 names, and unpacks it there.
+# system gets its own packages, checks what source.sha256 names, and unpacks it there. Of the package only what its authors
+# have released is fetched: files of the newest revision by Debian are not on every mirror.
 debian_source() {
     needs apt-get "this is no Debian"
     site=$(apt-get indextargets --format '$(SITE)' 'Identifier: Packages' | grep '/debian$' | head -n 1)
@@ -75,7 +76,7 @@ debian_source() {
     here=$PWD
     (
         cd "$BUILD"
-        apt-get "$@" update >&2 && apt-get "$@" source --download-only "$package" >&2 || exit 127
+        apt-get "$@" update >&2 && apt-get "$@" source --download-only --tar-only "$package" >&2 || exit 127
         sha256sum --quiet --check "$here/source.sha256" >&2
         tar -xf "$(cut -d ' ' -f 3 "$here/source.sha256")"
     )

@@ -110,6 +110,10 @@ pub struct Command {
     /// socket for root alone; /run/bentpipe/emulate-PID.sock unless given
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// Keep the emulator's thread to this processor, and programs that it is to be punctual beside to others
+    /// (taskset): several emulators may share one, and no program's system call holds them up then
+    #[arg(long, value_name = "NUMBER")]
+    processor: Option<usize>,
     /// Seed of the losses, instead of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -121,6 +125,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     let create =
         |path: &PathBuf| std::fs::File::create(path).map_err(|error| Failure::file(path, error));
     let certificate_file = command.certificate.as_ref().map(create).transpose()?;
+    let chosen = (command.processor.map(chosen_processor)).transpose()?;
     let records_file = command.records.as_ref().map(create).transpose()?;
     let capture_file = command
         .capture
@@ -177,8 +182,10 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     output.flush().context("standard output")?;
 
     // A program that shares the emulator's processor waits for every packet to be through.
-    let divided = ends.as_ref().and_then(|_| Processors::divide());
-    let (own, others) = divided.unzip();
+    let (own, others) = match chosen {
+        Some(chosen) => (Some(chosen), chosen.others()),
+        None => ends.as_ref().and_then(|_| Processors::divide()).unzip(),
+    };
     let program = match (&ends, &addresses) {
         (Some(ends), Some([terminal, gateway])) => Some(Program::start(
             ends,
@@ -326,6 +333,15 @@ fn handle_signals(control: ControlHandle, program: Option<Arc<Terminator>>) -> R
         })
         .context("cannot start a thread")?;
     Ok(())
+}
+
+fn chosen_processor(number: usize) -> Result<Processors, Failure> {
+    Processors::chosen(number).map_err(|error| {
+        let which = std::thread::available_parallelism().map_or(1, usize::from);
+        Failure::Configuration(format!(
+            "--processor {number}: no thread of this process may run there: {error}; processors count from 0, and this process keeps to {which} of them (`nproc --all`, `taskset -p $$`)"
+        ))
+    })
 }
 
 /// The capture, for its owner alone: it has what others sent, and may have their keys.

@@ -354,6 +354,55 @@ fn a_missing_namespace_is_named_with_the_remedy() {
 }
 
 #[test]
+fn a_processor_that_is_not_there_is_named() {
+    let Some(pair) = Pair::new() else { return };
+    let mut command = pair.command(&pair.scenario(""));
+    command.args(["--processor", "100000"]);
+    fails(
+        command,
+        2,
+        &["--processor 100000", "no thread of this process"],
+    );
+}
+
+/// Each watches for its packets' moments without a pause: whoever did not give way would keep the others from theirs
+/// for good, at one priority.
+#[test]
+fn emulators_share_a_processor() {
+    let pairs: Vec<_> = (0..3).map_while(|_| Pair::new()).collect();
+    let allowed = std::fs::read_to_string("/proc/self/status").unwrap();
+    let list = allowed
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let last = list.unwrap().trim().rsplit([',', '-']).next().unwrap();
+    let emulators: Vec<_> = pairs
+        .iter()
+        .map(|pair| {
+            let mut command = pair.command(&pair.scenario(""));
+            command.args(["--processor", last]);
+            Running::start(command)
+        })
+        .collect();
+    let times = std::thread::scope(|scope| {
+        let pings: Vec<_> = pairs
+            .iter()
+            .map(|pair| scope.spawn(|| pair.ping("10.199.0.2", &["-c", "50"])))
+            .collect();
+        pings
+            .into_iter()
+            .map(|ping| ping.join().unwrap())
+            .collect::<Vec<_>>()
+    });
+    for times in times {
+        assert_eq!(times.len(), 50);
+        assert!(times.iter().all(|time| *time >= 50.0), "{times:?}");
+    }
+    for emulator in emulators {
+        assert_eq!(emulator.interrupt(), Some(0));
+    }
+}
+
+#[test]
 fn a_certificate_over_nothing_is_invalid() {
     let Some(pair) = Pair::new() else { return };
     let mut command = pair.command(&pair.scenario(""));

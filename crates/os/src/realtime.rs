@@ -137,10 +137,42 @@ impl Processors {
             .filter(|it| allowed.is_set(*it))
             .collect();
         let chosen = *numbers.get(usize::try_from(std::process::id()).ok()? % numbers.len())?;
-        let (mut one, mut others) = (CpuSet::new(), allowed);
-        one.set(chosen);
-        others.unset(chosen);
-        (others.count() > 0).then_some((Self(one), Self(others)))
+        let one = Self::one(chosen);
+        Some((one, one.others()?))
+    }
+
+    /// The processor of that number, whether or not this process keeps to others now.
+    ///
+    /// # Errors
+    ///
+    /// Where the system lets no thread of this process run there.
+    pub fn chosen(number: usize) -> io::Result<Self> {
+        if number >= CpuSet::MAX_CPU {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let one = Self::one(number);
+        std::thread::scope(|scope| {
+            let tried = std::thread::Builder::new().spawn_scoped(scope, || one.keep_to())?;
+            tried
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })?;
+        Ok(one)
+    }
+
+    fn one(number: usize) -> Self {
+        let mut one = CpuSet::new();
+        one.set(number);
+        Self(one)
+    }
+
+    /// All others that this process may use; nothing where there are none.
+    pub fn others(&self) -> Option<Self> {
+        let mut others = rustix::thread::sched_getaffinity(None).ok()?;
+        for number in (0..CpuSet::MAX_CPU).filter(|it| self.0.is_set(*it)) {
+            others.unset(number);
+        }
+        (others.count() > 0).then_some(Self(others))
     }
 
     /// Keeps the calling thread to them.

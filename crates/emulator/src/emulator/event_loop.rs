@@ -71,7 +71,13 @@ impl Emulator {
                     cpu_latency.look(now);
                     Some(Span::ZERO)
                 }
-                Step::Watch => Some(Span::ZERO),
+                Step::Watch => {
+                    // Other emulators may have this processor, too, and what they are to do now.
+                    if granted.fifo {
+                        rustix::thread::sched_yield();
+                    }
+                    Some(Span::ZERO)
+                }
                 Step::Sleep(span) => Some(span),
                 Step::Rest(span) => {
                     std::thread::sleep(span.as_duration());

@@ -26,7 +26,7 @@ from bentpipe_lab.campaign.provenance import Watch
 from bentpipe_lab.campaign.store import PROVENANCE, RESULT, RESULT_SCHEMA, SAMPLES, Store
 from bentpipe_lab.campaign.unit import Run, Unit
 from bentpipe_lab.errors import DiskFullError, LabError, MissingCapabilityError, NotInPathError, ProgramError
-from bentpipe_lab.net import interrupt, neighbours
+from bentpipe_lab.net import interrupt, neighbours, processors
 from bentpipe_lab.net.evidence import Crossed, SatelliteCounters
 from bentpipe_lab.net.tcp import KernelTcp
 from bentpipe_lab.net.topology import Certificate, Topology, topology
@@ -168,7 +168,10 @@ def _here(unit: Unit, directory: Path, scenario: Path) -> Iterator[Place]:
     records = any(WORKLOADS[each["workload"]].reads_records for each in unit.points.values())
     with (
         tcp.allowed(),
-        topology(directory / "path", scenario, congestion_control=tcp.controller(), records=records) as path,
+        processors.kept_from_emulators() as processor,
+        topology(
+            directory / "path", scenario, congestion_control=tcp.controller(), records=records, processor=processor
+        ) as path,
         neighbours.busy(essence["neighbours"]),
     ):
         tcp.apply(path)

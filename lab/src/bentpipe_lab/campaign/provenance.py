@@ -4,6 +4,7 @@ import hashlib
 import importlib.metadata
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -45,16 +46,33 @@ def of_campaign(plan_text: str) -> dict[str, Any]:
     }
 
 
+def processor_waits_s(told: Path = Path("/proc/pressure/cpu")) -> float | None:
+    """Seconds since the machine started in which some program waited for a processor; None where it is not told."""
+    try:
+        match = re.search(r"^some .*\btotal=(\d+)", told.read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return None if match is None else int(match[1]) / 1e6
+
+
 @dataclass(frozen=True)
 class Watch:
     """The moment at which something was begun; how long it took does not depend on the machine's clock being set."""
 
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
     monotonic_s: float = field(default_factory=time.monotonic)
+    waited_before_s: float | None = field(default_factory=processor_waits_s)
 
     def took_s(self) -> float:
         """Seconds since then."""
         return round(time.monotonic() - self.monotonic_s, 3)
+
+    def processor_wait(self) -> float | None:
+        """Share of the time since then in which some program waited for a processor; None where it is not told."""
+        after = processor_waits_s()
+        if after is None or self.waited_before_s is None:
+            return None
+        return round((after - self.waited_before_s) / max(time.monotonic() - self.monotonic_s, 1e-3), 3)
 
 
 def of_run(watch: Watch, command: list[str], **further: Any) -> dict[str, Any]:
@@ -64,6 +82,7 @@ def of_run(watch: Watch, command: list[str], **further: Any) -> dict[str, Any]:
         "took_s": watch.took_s(),
         "host": platform.node(),
         "load": [round(value, 2) for value in os.getloadavg()],
+        "processor_wait": watch.processor_wait(),
         "command": command,
         "binary_sha256": binary_sha256(),
         **further,

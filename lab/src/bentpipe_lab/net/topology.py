@@ -184,11 +184,13 @@ def topology(
     congestion_control: str | None = None,
     web_server: bool = True,
     records: bool = False,
+    processor: int | None = None,
     cables: Callable[[Topology], None] | None = None,
 ) -> Iterator[Topology]:
     """Build a path, and remove it however the block ends. Logs and the certificate are kept in `directory`.
 
-    `cables` lays the cables to client and server, `lan0` and `gnd0`, where these are on other machines.
+    `processor` is the emulator's (`processors.kept_from_emulators`), any where none is given. `cables` lays the cables
+    to client and server, `lan0` and `gnd0`, where these are on other machines.
     """
     directory.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -202,7 +204,7 @@ def topology(
         if records and scenario is not None:
             path.records = (directory / "records.bin").absolute()
         stack.callback(_remove, path)
-        _build(path, scenario, congestion_control, cables)
+        _build(path, scenario, congestion_control, cables, processor)
         if web_server:
             path.origin = web.start(path.server, directory, [SERVER4, SERVER6])
             path._web_server = path.origin.process
@@ -235,8 +237,9 @@ def _echo(scenario: Path, directory: Path) -> dict[str, Any]:
 
 
 def _build(
-    path: Topology, scenario: Path | None, congestion_control: str | None, cables: Callable[[Topology], None] | None
-) -> None:
+    path: Topology, scenario: Path | None, congestion_control: str | None,
+    cables: Callable[[Topology], None] | None, processor: int | None,
+) -> None:  # fmt: skip
     for namespace in path.namespaces:
         namespace.create()
         namespace.sysctl(
@@ -264,7 +267,7 @@ def _build(
         if not has_ground:
             _cable(path.gateway, path.server, "gnd0", GROUND)
     if scenario is not None:
-        path.emulator = _emulate(path, scenario)
+        path.emulator = _emulate(path, scenario, processor)
     _route(path)
 
 
@@ -285,13 +288,14 @@ def _cable(near: Namespace, far: Namespace, device: str, hop: Hop) -> None:
             end.ip("address", "add", address, "dev", device, *(["nodad"] if ":" in address else []))
 
 
-def _emulate(path: Topology, scenario: Path) -> Process:
+def _emulate(path: Topology, scenario: Path, processor: int | None) -> Process:
     def addressed(option: str, *addresses: str) -> list[str]:
         return [word for address in addresses for word in (f"--{option}-address", _with_prefix(address))]
 
     argv: list[str | Path] = [host.binary(), "emulate", scenario.absolute()]
     argv += ["--certificate", (path.directory / CERTIFICATE).absolute()]
     argv += ["--records", path.records] if path.records else []
+    argv += [] if processor is None else ["--processor", str(processor)]
     argv += ["--terminal", f"{path.terminal.name}/sat0", "--gateway", f"{path.gateway.name}/sat0"]
     argv += addressed("terminal", SATELLITE.near4, SATELLITE.near6)
     argv += addressed("gateway", SATELLITE.far4, SATELLITE.far6)

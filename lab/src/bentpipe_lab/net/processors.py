@@ -1,0 +1,36 @@
+"""Processors that emulators have for themselves, and those that are left to the programs that are measured.
+
+On a kernel without preemption a system call of another process holds an emulator up for as long as it takes, whatever
+the priorities; on a processor where nothing else is started there are none. Emulators share theirs.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+ONE_OF = 4
+"""So many processors have one for emulators."""
+
+
+def divide(allowed: set[int], run: int) -> tuple[int, set[int]] | None:
+    """The emulator's processor for a run, by its number, and those of all other programs; None with one processor."""
+    if len(allowed) < 2:
+        return None
+    emulators = sorted(allowed)[: max(1, len(allowed) // ONE_OF)]
+    return emulators[run % len(emulators)], allowed - set(emulators)
+
+
+@contextmanager
+def kept_from_emulators() -> Iterator[int | None]:
+    """Keep this process, and what it starts, from emulators' processors; which of these its own emulator may have."""
+    before = os.sched_getaffinity(0)
+    division = divide(before, os.getpid())
+    if division is None:
+        yield None
+        return
+    processor, others = division
+    os.sched_setaffinity(0, others)
+    try:
+        yield processor
+    finally:
+        os.sched_setaffinity(0, before)
