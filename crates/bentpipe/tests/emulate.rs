@@ -365,8 +365,7 @@ fn a_processor_that_is_not_there_is_named() {
     );
 }
 
-/// Each watches for its packets' moments without a pause: whoever did not give way would keep the others from theirs
-/// for good, at one priority.
+/// All have one priority there, and none is stopped by the system: each has to give way.
 #[test]
 fn emulators_share_a_processor() {
     let pairs: Vec<_> = (0..3).map_while(|_| Pair::new()).collect();
