@@ -1,7 +1,7 @@
 """The site of a matrix: static pages with heat maps and figures, and a page for each cell with its runs."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
@@ -15,7 +15,8 @@ from bentpipe_lab.campaign import directory as directories
 from bentpipe_lab.campaign.directory import Campaign
 from bentpipe_lab.campaign.store import PROVENANCE
 from bentpipe_lab.campaign.unit import Run
-from bentpipe_lab.matrix import charts, packet_data, table, trace_plots
+from bentpipe_lab.matrix import charts, drawings, table
+from bentpipe_lab.matrix.drawings import Drawing
 from bentpipe_lab.matrix.evidence import FACTS
 from bentpipe_lab.matrix.table import Cell
 from bentpipe_lab.records import tables
@@ -49,10 +50,11 @@ def write(campaign: Campaign) -> Path:
         loader=jinja2.PackageLoader("bentpipe_lab.matrix"), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
+    drawings.draw(_drawings(campaign, runs, target / CELLS))
     for cell in found:
         mine = runs.filter(pl.col("point") == cell.point)
         page = environment.get_template("cell.html.j2").render(
-            cell=cell, runs=_runs_of(campaign, cell, mine, metrics, target / CELLS), definitions=table.DEFINITIONS,
+            cell=cell, runs=_runs_of(campaign, mine, metrics, target / CELLS), definitions=table.DEFINITIONS,
             plan=campaign.plan, command=_command(campaign, cell),
         )  # fmt: skip
         (target / CELLS / f"{cell.point}.html").write_text(page)
@@ -71,6 +73,22 @@ def write(campaign: Campaign) -> Path:
     )
     (target / "index.html").write_text(index)
     return target / "index.html"
+
+
+def _drawings(campaign: Campaign, runs: pl.DataFrame, target: Path) -> Iterator[Drawing]:
+    """What is drawn of each run that is on this machine."""
+    local = campaign.store.local
+    if local is None:
+        return
+    for _, same in runs.group_by("point", maintain_order=True):
+        attempts = [Run(*row) for row in same.select("point", "repetition", "attempt").iter_rows()]
+        places = [local / run.directory for run in attempts]
+        for run, place in zip(attempts, places, strict=True):
+            yield Drawing(place, [other for other in places if other != place], target / _drawing_name(run))
+
+
+def _drawing_name(run: Run) -> str:
+    return f"{run.point}-{run.directory.rpartition('/')[2]}"
 
 
 def _begins(campaign: Campaign, runs: pl.DataFrame) -> list[datetime | None]:
@@ -114,32 +132,21 @@ def _square(cell: Cell | None, most: float) -> dict[str, Any]:
     return {"cell": cell, "text": text, "shade": shade, "state": "bad" if cell.n_ok < cell.n else "good"}
 
 
-def _runs_of(
-    campaign: Campaign, cell: Cell, runs: pl.DataFrame, metrics: pl.DataFrame, target: Path
-) -> list[dict[str, Any]]:
-    """What a cell's page shows of each run; its image is drawn unless it is there already."""
+def _runs_of(campaign: Campaign, runs: pl.DataFrame, metrics: pl.DataFrame, target: Path) -> list[dict[str, Any]]:
+    """What a cell's page shows of each run."""
     local = campaign.store.local
     found = []
     attempts = [Run(*row) for row in runs.select("point", "repetition", "attempt").iter_rows()]
     places = [] if local is None else [local / run.directory for run in attempts]
     for number, row in enumerate(runs.iter_rows(named=True)):
         run = attempts[number]
-        image = f"{cell.point}-{run.directory.rpartition('/')[2]}.png"
-        if places and not (target / image).exists():
-            drawing = trace_plots.draw(places[number], [place for place in places if place != places[number]])
-            if drawing is not None:
-                (target / image).write_bytes(drawing)
-        name = image.removesuffix(".png")
-        if places and not (target / f"{name}.js").exists():
-            script = packet_data.script(places[number], name)
-            if script is not None:
-                (target / f"{name}.js").write_text(script)
+        name = _drawing_name(run)
         logs = {name: campaign.store.text(run, name)[-LONGEST_LOG:] for name in LOGS if campaign.store.holds(run, name)}
         found.append(
             {
                 "run": run, "verdict": row["verdict"], "detail": row["detail"], "began": row["began"],
                 "figures": _figures(campaign, run, metrics), "logs": logs,
-                "image": image if (target / image).exists() else None,
+                "image": f"{name}.png" if (target / f"{name}.png").exists() else None,
                 "packets": name if (target / f"{name}.js").exists() else None,
                 "directory": "" if not places else str(places[number]),
             }

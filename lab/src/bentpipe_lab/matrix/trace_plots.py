@@ -16,6 +16,14 @@ from bentpipe_lab.report.style import FAINT, INK, MUTED
 
 MIB = 1 << 20
 BIN_S = 1.0
+PLACES = {
+    "height_ratios": [3, 1.6, 2, 2, 1.4],
+    "left": 0.08,
+    "right": 0.98,
+    "top": 0.975,
+    "bottom": 0.04,
+    "hspace": 0.5,
+}
 DOTS = 130
 """Per inch: packets are drawn as dots of an image, a vector for each would be too much for a phone."""
 
@@ -26,8 +34,9 @@ def draw(run: Path, others: Sequence[Path]) -> bytes | None:
     streams = trace_tables.streams(run)
     if packets is None or streams is None or streams.is_empty():
         return None
-    figure = Figure(figsize=(10, 13), layout="constrained")
-    offset, queue, number, rate, size = figure.subplots(5, 1, gridspec_kw={"height_ratios": [3, 1.6, 2, 2, 1.4]})
+    # A layout that is computed draws everything twice.
+    figure = Figure(figsize=(10, 13))
+    offset, queue, number, rate, size = figure.subplots(5, 1, gridspec_kw=PLACES)
     for other in others:
         behind = trace_tables.streams(other)
         if behind is not None and not behind.is_empty():
