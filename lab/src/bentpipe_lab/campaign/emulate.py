@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -82,7 +82,8 @@ def _keep_logs(unit: Unit, directory: Path, store: Store) -> None:
 
 def _lines(unit: Unit, directory: Path, stop: threading.Event) -> Iterator[dict[str, Any]]:
     """What the program prints, line by line; it is ended in order when somebody asks to stop."""
-    task = json.dumps({**asdict(unit), "directory": str(directory)})
+    # The engine's own threads may keep to fewer.
+    task = json.dumps({**asdict(unit), "directory": str(directory), "processors": sorted(processors.ALLOWED)})
     with (directory / "emulate.log").open("w") as log:
         child = subprocess.Popen(
             [sys.executable, "-m", "bentpipe_lab.campaign.emulate"],
@@ -116,11 +117,11 @@ def _lines(unit: Unit, directory: Path, stop: threading.Event) -> Iterator[dict[
 def main() -> int:
     """Read a unit, do its runs, print what came of them."""
     task = json.load(sys.stdin)
-    directory = Path(task.pop("directory"))
+    directory, allowed = Path(task.pop("directory")), frozenset(task.pop("processors"))
     unit = Unit(**{**task, "runs": [Run(**run) for run in task["runs"]]})
     try:
         with interrupt.as_exception():
-            measure_all(unit, directory)
+            measure_all(unit, directory, allowed)
     except (KeyboardInterrupt, BrokenPipeError):
         return 130
     return 0
@@ -138,14 +139,19 @@ class Place:
     """That the system is in the path, or where the path is."""
 
 
-def measure_all(unit: Unit, directory: Path) -> None:
+def measure_all(unit: Unit, directory: Path, allowed: Iterable[int] = processors.ALLOWED) -> None:
     """Build the path, do the runs, print a line for each; what keeps the path from being built is their verdict."""
     essence = next(iter(unit.points.values()))
     scenario = directory / "scenario.toml"
     scenario.write_text(essence["scenario"])
     done: set[tuple[str, int]] = set()
     try:
-        with _here(unit, directory, scenario) if unit.hosts is None else _elsewhere(unit, directory, scenario) as place:
+        with (
+            processors.kept_from_emulators(allowed) as processor,
+            _elsewhere(unit, directory, scenario)
+            if unit.hosts is not None
+            else _here(unit, directory, scenario, processor) as place,
+        ):
             for run in unit.runs:
                 _measure(unit, run, place)
                 done.add((run.point, run.repetition))
@@ -159,7 +165,7 @@ def measure_all(unit: Unit, directory: Path) -> None:
 
 
 @contextmanager
-def _here(unit: Unit, directory: Path, scenario: Path) -> Iterator[Place]:
+def _here(unit: Unit, directory: Path, scenario: Path, processor: int | None) -> Iterator[Place]:
     """A path of namespaces with its system."""
     essence = next(iter(unit.points.values()))
     system = SYSTEMS[essence["system"]]
@@ -168,7 +174,6 @@ def _here(unit: Unit, directory: Path, scenario: Path) -> Iterator[Place]:
     records = any(WORKLOADS[each["workload"]].reads_records for each in unit.points.values())
     with (
         tcp.allowed(),
-        processors.kept_from_emulators() as processor,
         topology(
             directory / "path", scenario, congestion_control=tcp.controller(), records=records, processor=processor
         ) as path,

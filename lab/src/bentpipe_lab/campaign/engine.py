@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -27,7 +27,7 @@ from bentpipe_lab.campaign.progress import Progress
 from bentpipe_lab.campaign.store import RESULT, RESULT_SCHEMA, RESUME, Store
 from bentpipe_lab.campaign.unit import Run, Unit
 from bentpipe_lab.errors import DiskFullError, LabError
-from bentpipe_lab.net import host
+from bentpipe_lab.net import host, processors
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.workloads import WORKLOADS
 
@@ -238,8 +238,11 @@ def execute(campaign: Campaign, progress: Progress, scheduler: str | None = None
     expansion = campaign.expansion()
     points = {point.id: point for point in expansion.points}
     real = any(point.clock == REAL for point in expansion.points)
+    # What the engine does beside runs in real time holds no emulator up; simulations want every processor.
+    virtual = any(point.clock == VIRTUAL for point in expansion.points)
     with (
         campaign.held(),
+        nullcontext() if virtual or scheduler is not None else processors.kept_from_emulators(),
         _handlers_put_back() as engines,
         _workers(scheduler, side_by_side.choice(campaign.plan).paths) as (client, widths),
     ):

@@ -5,9 +5,11 @@ the priorities; on a processor where nothing else is started there are none. Emu
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+ALLOWED = frozenset(os.sched_getaffinity(0))
+"""What this process could use when it began."""
 ONE_OF = 4
 """So many processors have one for emulators."""
 
@@ -21,10 +23,10 @@ def divide(allowed: set[int], run: int) -> tuple[int, set[int]] | None:
 
 
 @contextmanager
-def kept_from_emulators() -> Iterator[int | None]:
-    """Keep this process, and what it starts, from emulators' processors; which of these its own emulator may have."""
+def kept_from_emulators(allowed: Iterable[int] = ALLOWED) -> Iterator[int | None]:
+    """Keep this thread, and what it starts, from emulators' processors; which of them its own emulator may have."""
     before = os.sched_getaffinity(0)
-    division = divide(before, os.getpid())
+    division = divide(set(allowed), os.getpid())
     if division is None:
         yield None
         return
