@@ -19,11 +19,11 @@ impl Satellite {
         lost > packets * self.packet && lost > HIGH_LOSS * (acked as f64 + lost)
     }
 
-    /// Whether a queue stands that is longer than the own target, and holds more than what was in flight a round ago.
+    /// Whether a queue stands that is longer than this controller makes, and, on a short pipe, holds more than was in flight a round ago.
     pub(super) fn is_queue_foreign(&self, in_flight: u64) -> bool {
         let standing = self.queue.standing();
         // Few packets fill a short pipe: those that are in flight, or were, are a long queue there.
-        let ours = in_flight.max(self.clock.in_flight()) as f64;
+        let ours = in_flight.max(self.delivery.in_flight()) as f64;
         let holds = !self.is_short_pipe() || self.capacity * standing > ours + self.packet;
         standing > FOREIGN_QUEUE * self.base() && holds
     }
@@ -35,7 +35,7 @@ impl Satellite {
         }
         self.recovery_from = Some(event.now);
         if self.has_window() {
-            let in_flight = self.clock.in_flight() as f64;
+            let in_flight = self.delivery.in_flight() as f64;
             self.marked
                 .on_mark(event.now, in_flight, constants::marked_window::SHARE);
         }
@@ -57,7 +57,7 @@ impl Satellite {
         let few = self.losses.are_few() && !self.losses.is_trying();
         let others = self.marked.bytes().is_some() || self.rate < REDUCED_RATE * self.capacity;
         if queues && few && others && self.has_window() {
-            let in_flight = self.clock.in_flight() as f64;
+            let in_flight = self.delivery.in_flight() as f64;
             self.marked
                 .on_mark(event.now, in_flight, constants::competitive_mode::BETA);
         }

@@ -1,8 +1,10 @@
 //! What the satellite controller has constants for: all of them, with unit and evidence.
 //!
-//! Where no evidence is named it is the runs of `docs/model.md`.
+//! Where no evidence is named it is the runs of `docs/model.md`, that is `bentpipe sim budgets`.
 
 use bentpipe_units::Span;
+
+// The target queue.
 
 /// Own packets in the standing queue, in units of the square root of the packets
 /// that fill the pipe: 9 of 1000 on GEO at 20 Mbit/s, 2 of 50 at 10 Mbit/s and
@@ -15,17 +17,29 @@ pub(super) const TARGET: f64 = 0.3;
 pub(super) const MIN_TARGET: f64 = 0.002;
 /// Largest target, share of the own pipe.
 pub(super) const MAX_TARGET: f64 = 0.12;
-/// Time constant with which the highest rate seen is forgotten, seconds. From the runs of
-/// `docs/model.md`.
+/// Time constant with which the highest rate seen is forgotten, seconds.
 pub(super) const CAPACITY_DECAY: f64 = 40.0;
 /// Share of the queue's error corrected per round trip. With the measurement one
 /// to two round trips old, more than about 0.4 would oscillate.
 pub(super) const QUEUE_GAIN: f64 = 0.3;
+/// A flow with less than this share of the highest rate that it had, and a queue, checks whether
+/// the path has become longer; and somebody else is there, if queue management drops or marks.
+pub(super) const REDUCED_RATE: f64 = 0.9;
+
+// Growth.
+
 /// Shares of the delivered rate that are tried beyond it while no queue stands, step by step.
 /// Slow at first: a queue of 25 packets is 2.5 % of a GEO pipe (Endres et al.).
 pub(super) const PROBE_GAINS: [f64; 7] = [0.0, 0.01, 0.03, 0.08, 0.15, 0.25, 0.5];
 /// Rounds without a queue before the next of these steps; what is tried shows after two.
 pub(super) const PROBE_ROUNDS: [u32; 7] = [2, 4, 2, 2, 2, 2, 2];
+/// Rounds in which a rate that was too high is not tried again but by the first step.
+pub(super) const CAREFUL_ROUNDS: u32 = 20;
+/// Share of that rate from which on the first step is all that is tried.
+pub(super) const CAREFUL_FROM: f64 = 0.8;
+
+// The start.
+
 /// First rate after the packet train, share of what the train showed: the
 /// train saw 20 packets, the rest may belong to others.
 pub(super) const TRIAL_SHARE: f64 = 0.75;
@@ -33,35 +47,44 @@ pub(super) const TRIAL_SHARE: f64 = 0.75;
 pub(super) const CRUISE_SHARE: f64 = 0.97;
 /// How long the trial rate must have been coming back before it is judged, share of a round trip.
 pub(super) const TRIAL_TIME: f64 = 0.05;
-/// Rounds without a queue until another train asks whether the path carries more, and most of
-/// them: each train that shows no more doubles them.
-pub(super) const TRAIN_ROUNDS: u32 = 6;
-pub(super) const MOST_TRAIN_ROUNDS: u32 = 48;
-/// No train is sent to a pipe of fewer packets, nor beyond this share of the train's own rate.
-pub(super) const TRAIN_PIPE: f64 = 40.0;
-pub(super) const TRAIN_MOST_SHARE: f64 = 0.5;
-/// A pause after which the path is asked with a train: what was known is older than the base round
-/// trip may be.
-pub(super) const LONG_PAUSE: Span = queue::BASE_WINDOW;
-/// A train that shows so much more than the rate is tried.
-pub(super) const TRAIN_MORE: f64 = 1.25;
+/// A path remembered from an earlier connection is tried at half its rate (RFC 9959, section 4.3).
+pub(super) const RESUME_SHARE: f64 = 0.5;
 /// A base round trip that falls by more seconds than this with a train was not known before it.
 pub(super) const BASE_NOISE: f64 = 0.001;
 /// Rounds in which the rate that a train has shown is given up when acknowledgements turn out
-/// to come in slots, or through jitter. From the runs of `docs/model.md`.
+/// to come in slots, or through jitter.
 pub(super) const TRAIN_DOUBT_ROUNDS: u32 = 12;
 /// Growth of the window in a round of slow start, share of itself. Doubling would fill a queue
 /// of one bandwidth-delay product before the first of it is seen.
 pub(super) const SLOW_START_GROWTH: f64 = 0.75;
-/// Standing queue that ends slow start, share of the base round trip.
+/// Growth of the average round trip that ends slow start, share of the base round trip.
+pub(super) const EXIT_RTT_GROWTH: f64 = 0.1;
+/// Standing queue that says that the path is full, share of the base round trip: it ends slow start.
 pub(super) const FULL_QUEUE: f64 = 0.25;
 /// Own packets in it from which it says how much the path carries; one of fewer is made by others, or
 /// stands where the acknowledgements come from (`campaigns/tunnel-beam.toml`: 2, 4 and 8 are alike).
 pub(super) const FULL_QUEUE_PACKETS: f64 = 4.0;
-/// Growth of the average round trip that ends slow start, share of the base round trip.
-pub(super) const EXIT_RTT_GROWTH: f64 = 0.1;
-/// A path remembered from an earlier connection is tried at half its rate (RFC 9959, section 4.3).
-pub(super) const RESUME_SHARE: f64 = 0.5;
+
+// Later trains.
+
+/// Rounds without a queue until another train asks whether the path carries more.
+pub(super) const TRAIN_ROUNDS: u32 = 6;
+/// Most rounds until another train: each that shows no more doubles them.
+pub(super) const MOST_TRAIN_ROUNDS: u32 = 48;
+/// No train is sent to a pipe of fewer packets.
+pub(super) const TRAIN_PIPE: f64 = 40.0;
+/// No train is sent by a flow with more than this share of the train's own rate.
+pub(super) const TRAIN_MOST_SHARE: f64 = 0.5;
+/// A pause after which the path is asked with a train: what was known is older than the base round
+/// trip may be.
+pub(super) const LONG_PAUSE: Span = queue::BASE_WINDOW;
+/// A train that shows so many times the rate is tried.
+pub(super) const TRAIN_MORE: f64 = 1.25;
+/// Packets of window for a train on its way.
+pub(super) const TRAIN_ROOM: f64 = 20.0;
+
+// The delivered rate.
+
 /// A pause in which this share of the pipe could have left and did not: the sender had
 /// too little, and what comes back a round trip later says nothing about the path.
 pub(super) const PAUSE: f64 = 0.125;
@@ -71,68 +94,73 @@ pub(super) const MIN_PAUSE: f64 = 0.025;
 pub(super) const USED: f64 = 0.5;
 /// Share of its rate that a round must have carried to confirm it: a tenth is the round's own measure's error.
 pub(super) const CONFIRMED: f64 = 0.9;
-/// A flow with less than this share of the highest rate that it had, and a queue, checks whether
-/// the path has become longer.
-pub(super) const REDUCED_RATE: f64 = 0.9;
-/// A standing queue of this share of the base round trip is beyond the own target: others fill it.
-pub(super) const FOREIGN_QUEUE: f64 = 0.2;
-/// Where no more packets fill the pipe a window says little (RFC 6928 begins with as many).
-pub(super) const SHORT_PIPE: f64 = 10.0;
-/// Whoever has no more in flight than so many times its pipe ...
-pub(super) const OWN_QUEUE_GONE: f64 = 1.15;
-/// ... and so many packets, for acknowledgements come in groups, has no share in a foreign queue.
-pub(super) const OWN_QUEUE_GONE_PACKETS: f64 = 12.0;
 /// A standing queue of this share of the base round trip is beyond what the controller itself
 /// makes: the path carries less than it did.
 pub(super) const RATE_FALL_QUEUE: f64 = 0.15;
 /// Shortest interval over which a fallen rate is measured. Less may be the gap between two
 /// satellites, of some 40 ms.
 pub(super) const MIN_RATE_INTERVAL: Span = Span::from_millis(100);
+/// Packets that the peer acknowledges at once, less a few: ten are asked for at most.
+pub(super) const ACK_PACKETS: f64 = 8.0;
+
+// The window.
+
 /// Pace of a window, in units of it per round trip: a little more, so that the window is what bounds.
 pub(super) const WINDOW_PACE: f64 = 1.05;
 /// Window beyond the pipe, share of the pipe: acknowledgements come in groups.
 pub(super) const WINDOW_MARGIN: f64 = 0.10;
-/// The same in packets: two groups of ten, and some.
+/// Window beyond the pipe and that share of it, packets: two groups of ten, and some.
 pub(super) const WINDOW_MARGIN_PACKETS: f64 = 24.0;
-/// And for a train on its way.
-pub(super) const TRAIN_ROOM: f64 = 20.0;
+/// Where no more packets fill the pipe a window says little (RFC 6928 begins with as many).
+pub(super) const SHORT_PIPE: f64 = 10.0;
+
+// A queue that others fill.
+
+/// A standing queue of this share of the base round trip is beyond the own target: others fill it.
+pub(super) const FOREIGN_QUEUE: f64 = 0.2;
+/// Whoever has no more in flight than so many times its pipe, and [`OWN_QUEUE_GONE_PACKETS`], has no
+/// share in a foreign queue.
+pub(super) const OWN_QUEUE_GONE: f64 = 1.15;
+/// Packets beyond that share: acknowledgements come in groups.
+pub(super) const OWN_QUEUE_GONE_PACKETS: f64 = 12.0;
+
+// Losses and marks.
+
 /// Losses beyond this share of a round are congestion whatever the queue looks like.
 pub(super) const HIGH_LOSS: f64 = 0.2;
 /// Fewer lost packets than this have no share to speak of.
 pub(super) const MIN_HIGH_LOSS_PACKETS: f64 = 8.0;
-/// The same before a train is out: windows are small.
+/// Fewer lost packets than this have no share to speak of before a train is out: windows are small.
 pub(super) const MIN_START_LOSSES: f64 = 2.0;
 /// Losses told by one ACK frame are a burst when they are so many times the bytes that arrived.
 pub(super) const BURST: u64 = 2;
-/// Packets that the peer acknowledges at once, less a few: ten are asked for at most.
-pub(super) const ACK_PACKETS: f64 = 8.0;
-/// Share of a round trip without an acknowledgement that is a silence: packets are held. A gap
-/// between two satellites or slots of a return link, some 45 ms, is less of a GEO round trip.
-pub(super) const SILENCE: f64 = 0.1;
-/// No shorter one, seconds: a busy machine stands still for as long.
-pub(super) const MIN_SILENCE: f64 = 0.05;
-/// Nor one of fewer usual intervals between acknowledgements.
-pub(super) const SILENT_INTERVALS: f64 = 4.0;
-/// Share of the rate that is kept after a mark (RFC 8511).
-pub(super) const MARK_SHARE: f64 = 0.85;
-/// And of the wanted queue: a mark says that the queue management wants a shorter one. At least
-/// the second is left, and a round without a mark gives back the third.
-pub(super) const MARK_TARGET: f64 = 0.7;
-pub(super) const LEAST_MARKED_TARGET: f64 = 0.2;
-pub(super) const MARK_FORGOTTEN: f64 = 0.02;
 /// Share of what came through that is sent at least in a trial of less; 0.9 still overflows three packets of queue (decision 0005,
 /// *Losses that nobody bounded*).
 pub(super) const DELIVERED_SHARE: f64 = 0.8;
-/// Rounds in which a rate that was too high is not tried again but by the first step.
-pub(super) const CAREFUL_ROUNDS: u32 = 20;
-/// From this share of it on.
-pub(super) const CAREFUL_FROM: f64 = 0.8;
+/// Share of the rate that is kept after a mark (RFC 8511).
+pub(super) const MARK_SHARE: f64 = 0.85;
+/// Share of the target that is kept after a mark: the queue management wants a shorter queue.
+pub(super) const MARK_TARGET: f64 = 0.7;
+/// Share of the target that marks leave at least.
+pub(super) const LEAST_MARKED_TARGET: f64 = 0.2;
+/// Share of the target that comes back in a round without a mark.
+pub(super) const MARK_FORGOTTEN: f64 = 0.02;
+
+// Silences and blackouts.
+
+/// Share of a round trip without an acknowledgement that is a silence: packets are held. A gap
+/// between two satellites or slots of a return link, some 45 ms, is less of a GEO round trip.
+pub(super) const SILENCE: f64 = 0.1;
+/// Shortest silence, seconds: a busy machine stands still for as long.
+pub(super) const MIN_SILENCE: f64 = 0.05;
+/// Fewest usual intervals between acknowledgements that are a silence.
+pub(super) const SILENT_INTERVALS: f64 = 4.0;
 /// The path is in a blackout after so many round trips without any acknowledgement.
 pub(super) const BLACKOUT_ROUND_TRIPS: f64 = 1.1;
 /// Packets per round trip in a blackout: the first that comes through ends it without waiting
 /// for a backed-off timer.
 pub(super) const BLACKOUT_PROBES: f64 = 8.0;
-/// Most of these in a row: ten round trips. Then the probe timer (RFC 9002, section 6.2) is alone.
+/// Most packets in a row in a blackout: ten round trips. Then the probe timer (RFC 9002, section 6.2) is alone.
 pub(super) const MAX_BLACKOUT_PROBES: u32 = 80;
 
 /// The packet train.
@@ -220,16 +248,16 @@ pub(super) mod drain_probe {
 pub(super) mod losses {
     /// Share of the packets that may be lost without a question: BBR's LossThresh
     /// (draft-ietf-ccwg-bbr, section 2.9).
-    pub(in crate::satellite) const FREE: f64 = 0.02;
+    pub(in crate::satellite) const LOSS_THRESH: f64 = 0.02;
     /// The same as a factor of what the radio is known to lose.
-    pub(in crate::satellite) const KNOWN: f64 = 1.5;
+    pub(in crate::satellite) const RADIO_MARGIN: f64 = 1.5;
     /// Packets that are judged together: so many lost ones, or so many sent.
     pub(in crate::satellite) const LOST_PACKETS: u64 = 3;
     pub(in crate::satellite) const JUDGED_PACKETS: u64 = 64;
     /// A share that is doubted whenever it comes and never believed to be the radio's.
-    pub(in crate::satellite) const MUCH: f64 = 0.2;
+    pub(in crate::satellite) const MOST_RADIO: f64 = 0.2;
     /// Bounds of the share of the rate that is sent in a trial.
-    pub(in crate::satellite) const TRIAL: (f64, f64) = (0.2, 0.95);
+    pub(in crate::satellite) const TRIAL_SHARES: (f64, f64) = (0.2, 0.95);
     /// Roots of the expected number that are chance, twice that of losses one by one.
     pub(in crate::satellite) const CHANCE: f64 = 2.0;
     /// Rounds of a trial that still tell of before, and those after which it is over.
@@ -263,8 +291,7 @@ pub(super) mod competitive_mode {
     /// Rounds with a short queue that end the mode: a loss may empty a short queue for a round, and
     /// BBR drains it for some every five seconds (draft-ietf-ccwg-bbr, section 5.3.4).
     pub(in crate::satellite) const EXIT_ROUNDS: u32 = 16;
-    /// Rounds in which a competing flow that was there is expected again. From the runs of
-    /// `docs/model.md`.
+    /// Rounds in which a competing flow that was there is expected again.
     pub(in crate::satellite) const EXPECTED_ROUNDS: u32 = 20;
     /// Multiplicative decrease (RFC 9438, section 4.6): share of the window that is left.
     pub(in crate::satellite) const BETA: f64 = 0.7;

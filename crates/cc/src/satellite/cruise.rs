@@ -13,20 +13,22 @@ impl Satellite {
         match self.losses.on_round(lost, sent) {
             Verdict::None => {}
             Verdict::Try(share) => {
-                self.untried = self.rate;
-                self.delivered = delivered;
+                self.rate_before_trial = self.rate;
+                self.delivered_before_trial = delivered;
                 self.probe_step = 0;
                 // More than the rate may have been sent, to ask for more.
                 let least = DELIVERED_SHARE * delivered;
                 self.rate = least.max(share * self.rate).min(self.rate).max(self.packet);
             }
-            Verdict::Radio => self.rate = self.rate.max(self.untried),
+            Verdict::Radio => self.rate = self.rate.max(self.rate_before_trial),
             Verdict::Full => {
                 // What was lost then counted as carried, and the rate as seen.
-                self.untried = self.untried.min(self.delivered);
-                self.capacity = self.capacity.min(self.delivered.max(self.rate));
+                self.rate_before_trial = self.rate_before_trial.min(self.delivered_before_trial);
+                self.capacity = self
+                    .capacity
+                    .min(self.delivered_before_trial.max(self.rate));
                 self.probe_step = 0;
-                self.careful = CAREFUL_ROUNDS;
+                self.careful_rounds = CAREFUL_ROUNDS;
                 self.hold(now);
             }
         }
@@ -99,20 +101,20 @@ impl Satellite {
             let since = now.since(began);
             if since >= from
                 && (since <= until || !self.fall_measured)
-                && let Some(recent) = self.clock.rate(over)
+                && let Some(recent) = self.delivery.rate(over)
             {
                 self.fall_measured = true;
                 self.rate = self.rate.min(recent).max(self.packet);
             }
             self.hold(now);
         } else if self.rate_fall_since.take().is_some() {
-            self.clock.restart();
+            self.delivery.restart();
             self.drain_probe.restart();
         }
         if !app_limited
             && now >= self.hold_until
             && !self.losses.is_trying()
-            && let Some(rate) = self.clock.rate(rtt)
+            && let Some(rate) = self.delivery.rate(rtt)
         {
             // Without a queue it was the sender that was slow: its timers were late.
             let path = self.standing() > 0.5 * self.target();

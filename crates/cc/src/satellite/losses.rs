@@ -3,6 +3,7 @@
 //! The radio takes its share of however much is sent. What has no room for more delivers
 //! no less when less is sent. So when more than a little is lost, what was delivered is
 //! sent and no more for two rounds, and the losses of these are the answer.
+
 use super::constants::losses::*;
 
 /// What a round's losses say.
@@ -47,7 +48,7 @@ impl Default for Losses {
     fn default() -> Self {
         Self {
             radio: 0.0,
-            shown: FREE / KNOWN,
+            shown: LOSS_THRESH / RADIO_MARGIN,
             lost: 0,
             sent: 0,
             suspected: false,
@@ -61,12 +62,12 @@ impl Default for Losses {
 impl Losses {
     /// Share of a round that may be lost without a question.
     pub(super) fn limit(&self) -> f64 {
-        FREE.max(KNOWN * self.radio)
+        LOSS_THRESH.max(RADIO_MARGIN * self.radio)
     }
 
     /// Whether too few are lost to be asked about.
     pub(super) fn are_few(&self) -> bool {
-        KNOWN * self.radio < FREE
+        RADIO_MARGIN * self.radio < LOSS_THRESH
     }
 
     pub(super) fn is_trying(&self) -> bool {
@@ -99,7 +100,7 @@ impl Losses {
         );
         let share = lost as f64 / sent.max(1) as f64;
         if let Some(trial) = self.trial.take() {
-            if share < STAYS * trial.before || share > MUCH {
+            if share < STAYS * trial.before || share > MOST_RADIO {
                 self.next_wait = 0;
                 return Verdict::Full;
             }
@@ -118,13 +119,13 @@ impl Losses {
         self.suspected = many;
         if many {
             // Far more than the radio has ever taken is no chance.
-            if self.wait == 0 || share > MUCH.max(2.0 * self.limit()) {
+            if self.wait == 0 || share > MOST_RADIO.max(2.0 * self.limit()) {
                 self.suspected = false;
                 self.trial = Some(Trial {
                     before: share,
                     rounds: 0,
                 });
-                return Verdict::Try((1.0 - 1.1 * share).clamp(TRIAL.0, TRIAL.1));
+                return Verdict::Try((1.0 - 1.1 * share).clamp(TRIAL_SHARES.0, TRIAL_SHARES.1));
             }
             return Verdict::None;
         }

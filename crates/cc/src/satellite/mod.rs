@@ -6,13 +6,15 @@
 //! - [`train`]: the first full packets leave back to back; the spacing of their
 //!   acknowledgements is the capacity of the bottleneck. One round trip after the
 //!   first byte the sender knows the link and need not double its window up to it.
+//! - [`start`]: what the train has shown is tried; where it shows nothing, slow start.
 //! - [`queue`]: how much of the round-trip time is standing queue.
 //! - [`cruise`]: pace at the rate at which the path delivers, corrected so
 //!   that the own share of the standing queue becomes [`TARGET`](constants::TARGET) times the square
-//!   root of the pipe. Losses do not enter: a packet lost by the radio counts as
-//!   carried. Only losses with a queue before them count as what they are.
+//!   root of the pipe. A packet lost by the radio counts as carried; one that a long
+//!   queue has dropped does not.
 //! - [`drain_probe`]: now and then the queue is let run dry, which shows the base round trip, and
 //!   whether what was taken for a queue is only a longer path.
+//! - [`losses`]: whether losses without a queue are the radio's, by a trial of less.
 //! - [`congestion`]: what losses, marks and long queues are answered with.
 //! - [`silence`]: when the acknowledgements stop for a while, and why.
 //! - [`competitive_mode`]: when someone else keeps the queue full, follow RFC 9438 so that
@@ -87,7 +89,7 @@ pub struct Satellite {
     initial_rtt: Span,
     phase: Phase,
     train: Train,
-    clock: DeliveryRate,
+    delivery: DeliveryRate,
     queue: Queue,
     competitive: CompetitiveMode,
     /// Bytes per second that the path delivers to this flow.
@@ -103,8 +105,8 @@ pub struct Satellite {
     rounds: u32,
     /// Index into [`PROBE_GAINS`].
     probe_step: usize,
-    /// Rounds without a queue at this probe_step.
-    rounds_without_queue: u32,
+    /// Rounds without a queue at this step.
+    rounds_at_step: u32,
     round: Round,
     drain_probe: DrainProbe,
     last_sent: Time,
@@ -118,18 +120,18 @@ pub struct Satellite {
     /// Packets sent until then left before slow start.
     slow_start_from: Time,
     losses: Losses,
-    /// Rate before a trial of less.
-    untried: f64,
-    /// Bytes per second that came through then.
-    delivered: f64,
+    /// Bytes per second before the latest trial of less ([`losses`]).
+    rate_before_trial: f64,
+    /// Bytes per second that came through before it.
+    delivered_before_trial: f64,
     /// Rounds in which the rate is raised by the first steps only.
-    careful: u32,
+    careful_rounds: u32,
     /// The rate was remembered, and has not been confirmed yet.
     resumed: bool,
     /// Another train is on its way.
     training: bool,
     /// Rounds in a row without a queue, and after how many another train leaves.
-    idle_queue_rounds: u32,
+    rounds_without_queue: u32,
     train_after: u32,
     /// Whether the fall of the rate that is under way has been measured.
     fall_measured: bool,
@@ -185,7 +187,7 @@ impl Satellite {
             initial_rtt,
             phase: Phase::Start,
             train: Train::default(),
-            clock: DeliveryRate::default(),
+            delivery: DeliveryRate::default(),
             queue: Queue::default(),
             competitive: CompetitiveMode::default(),
             rate: 0.0,
@@ -195,7 +197,7 @@ impl Satellite {
             hold_until: Time::ZERO,
             rounds: 0,
             probe_step: 0,
-            rounds_without_queue: 0,
+            rounds_at_step: 0,
             round: Round::default(),
             drain_probe: DrainProbe::default(),
             last_sent: Time::ZERO,
@@ -206,12 +208,12 @@ impl Satellite {
             frame: (0, 0),
             slow_start_from: Time::ZERO,
             losses: Losses::default(),
-            untried: 0.0,
-            delivered: 0.0,
-            careful: 0,
+            rate_before_trial: 0.0,
+            delivered_before_trial: 0.0,
+            careful_rounds: 0,
             resumed: false,
             training: false,
-            idle_queue_rounds: 0,
+            rounds_without_queue: 0,
             train_after: TRAIN_ROUNDS,
             fall_measured: false,
             base_steady: true,
@@ -271,7 +273,7 @@ impl Satellite {
     fn is_full(&self) -> bool {
         let (standing, base) = (self.queue.standing(), self.base());
         // Of what is in flight, the share of the round trip that the queue takes waits in it.
-        let own = self.clock.in_flight() as f64 * standing / (base + standing);
+        let own = self.delivery.in_flight() as f64 * standing / (base + standing);
         standing > FULL_QUEUE * base && own > FULL_QUEUE_PACKETS * self.packet
     }
 
@@ -315,13 +317,13 @@ impl Satellite {
             count: count + 1,
             acked_before: acked,
             delivered_before: delivered,
-            in_flight: self.clock.in_flight(),
+            in_flight: self.delivery.in_flight(),
             loss: lost as f64 / (acked + lost).max(1) as f64,
             ..Round::default()
         };
         let own = self.own_window();
         (self.marked).on_round(now, self.rtt().as_secs_f64(), self.packet, own);
-        self.careful = self.careful.saturating_sub(1);
+        self.careful_rounds = self.careful_rounds.saturating_sub(1);
         self.queue_losses.on_round(self.queue.standing());
         self.marked_target = (self.marked_target + MARK_FORGOTTEN).min(1.0);
         if self.phase == Phase::Cruise
@@ -339,38 +341,38 @@ impl Satellite {
         }
         self.rounds += 1;
         if self.rounds <= TRAIN_DOUBT_ROUNDS && self.queue.is_noisy() {
-            self.start_slow_start(now, self.twice(acked as f64));
+            self.start_slow_start(now, self.twice_arrived(acked as f64));
             return;
         }
         if queued {
             self.probe_step = 0;
-            self.rounds_without_queue = 0;
+            self.rounds_at_step = 0;
         } else {
-            self.rounds_without_queue += 1;
-            if self.rounds_without_queue >= PROBE_ROUNDS[self.probe_step] {
+            self.rounds_at_step += 1;
+            if self.rounds_at_step >= PROBE_ROUNDS[self.probe_step] {
                 // What was carried once is tried sooner.
                 let step = if self.rate < REDUCED_RATE * self.capacity {
                     2
                 } else {
                     1
                 };
-                let near = self.rate > CAREFUL_FROM * self.untried;
-                let most = if self.careful > 0 && near {
+                let near = self.rate > CAREFUL_FROM * self.rate_before_trial;
+                let most = if self.careful_rounds > 0 && near {
                     1
                 } else {
                     PROBE_GAINS.len() - 1
                 };
                 self.probe_step = (self.probe_step + step).min(most);
-                self.rounds_without_queue = 0;
+                self.rounds_at_step = 0;
             }
         }
         self.send_train(queued);
         self.competitive.on_round(&competitive_mode::Round {
             now,
             long_queue: self.is_queue_foreign(in_flight),
-            own_queue_gone: self.clock.in_flight() as f64
+            own_queue_gone: self.delivery.in_flight() as f64
                 <= OWN_QUEUE_GONE * self.pipe() + OWN_QUEUE_GONE_PACKETS * self.packet,
-            in_flight: self.clock.in_flight() as f64,
+            in_flight: self.delivery.in_flight() as f64,
             pipe: self.pipe(),
             rtt: self.rtt().as_secs_f64(),
             packet: self.packet,
@@ -381,23 +383,23 @@ impl Satellite {
 impl Controller for Satellite {
     fn on_sent(&mut self, packet: Sent) {
         let silent = packet.now.since(self.last_acked).as_secs_f64();
-        let waiting = self.clock.in_flight() > 0;
+        let waiting = self.delivery.in_flight() > 0;
         let pause = packet
             .now
             .since(std::mem::replace(&mut self.last_sent, packet.now));
         self.silence.on_sent(packet.now, pause);
         let missed = self.rate * pause.as_secs_f64() - packet.bytes as f64;
-        let room = self.window().saturating_sub(self.clock.in_flight()) as f64;
+        let room = self.window().saturating_sub(self.delivery.in_flight()) as f64;
         if self.phase == Phase::Cruise
             && missed.min(room) > (PAUSE * self.pipe()).max(MIN_PAUSE * self.rate)
         {
-            self.clock.pause(packet.now + self.rtt());
+            self.delivery.pause(packet.now + self.rtt());
             self.round.app_limited = true;
         }
         if !waiting && pause > LONG_PAUSE && self.phase == Phase::Cruise && self.may_send_train() {
             self.begin_train();
         }
-        self.clock.on_sent(packet.bytes);
+        self.delivery.on_sent(packet.bytes);
         if self.queue.base().is_some() && (self.phase == Phase::Start || self.training) {
             self.base_steady |= !self.train.has_begun();
             self.train.on_sent(packet, self.packet);
@@ -414,7 +416,7 @@ impl Controller for Satellite {
                 let room = 2 * whole(self.packet);
                 self.blackout = Some(Blackout {
                     probes: probes + 1,
-                    window: self.clock.in_flight() + room,
+                    window: self.delivery.in_flight() + room,
                 });
             }
         }
@@ -422,7 +424,7 @@ impl Controller for Satellite {
 
     fn on_acked(&mut self, packet: &Acked) {
         self.silence.on_acked(packet.sent);
-        self.clock.on_acked(packet.bytes);
+        self.delivery.on_acked(packet.bytes);
         self.queue.on_acked(packet);
         self.train.on_acked(packet);
         if self.last_acked != packet.now {
@@ -456,7 +458,7 @@ impl Controller for Satellite {
         let now = end.now;
         self.last_acked = now;
         if self.blackout.take().is_some() {
-            self.clock.restart();
+            self.delivery.restart();
             self.hold(now);
             self.blackout_losses_until = now + self.rtt() + self.rtt();
         }
@@ -476,7 +478,7 @@ impl Controller for Satellite {
         self.queue.on_acks_done(now, self.rtt(), grain);
         let rtt = self.queue.base().unwrap_or(self.initial_rtt);
         let busy = self.phase == Phase::Cruise && self.is_full();
-        self.clock.on_acks_done(now, end.app_limited, busy, rtt);
+        self.delivery.on_acks_done(now, end.app_limited, busy, rtt);
         self.base_steady &= base_before - self.base() < BASE_NOISE;
         self.round.app_limited |= end.app_limited;
         if self.standing() > 0.5 * self.target() {
@@ -503,7 +505,7 @@ impl Controller for Satellite {
                             };
                             let least = match self.train.is_whole() {
                                 true => 2.0 * self.initial_window,
-                                false => self.twice(self.train.arrived()),
+                                false => self.twice_arrived(self.train.arrived()),
                             };
                             self.start_slow_start(now, least);
                         }
@@ -540,7 +542,9 @@ impl Controller for Satellite {
                     if std::mem::take(&mut self.resumed) {
                         self.memory.forget();
                     }
-                    let shown = self.clock.rate(self.without_silence(now, now.since(back)));
+                    let shown = self
+                        .delivery
+                        .rate(self.without_silence(now, now.since(back)));
                     self.cruise_at(now, shown.unwrap_or(self.rate).min(self.rate));
                 } else {
                     let resumed = std::mem::take(&mut self.resumed);
@@ -579,12 +583,12 @@ impl Controller for Satellite {
             // What a long queue drops, the queue itself answers for.
             self.round.lost_packets += u64::from(!self.queue_is_long());
         }
-        self.clock.on_lost(packet.bytes, !congestion);
+        self.delivery.on_lost(packet.bytes, !congestion);
         self.train.on_lost();
     }
 
     fn on_forgotten(&mut self, bytes: u64) {
-        self.clock.on_lost(bytes, false);
+        self.delivery.on_lost(bytes, false);
     }
 
     fn on_congestion(&mut self, event: &Congestion) {

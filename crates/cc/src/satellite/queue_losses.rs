@@ -1,4 +1,4 @@
-//! Whose losses: the radio's come whenever, a queue's when it stands high.
+//! Losses of a shared queue, told from the radio's by how much of it stands when they come.
 //!
 //! A queue that is kept short, or that somebody else fills, drops a packet now and then, too few for a trial of
 //! less. But it drops them while more stands than usual. So each loss is ranked among what has stood in the

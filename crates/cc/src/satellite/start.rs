@@ -10,18 +10,18 @@ impl Satellite {
     /// A round has ended; after some without a queue another train asks for more.
     pub(super) fn send_train(&mut self, queued: bool) {
         let calm = !queued
-            && self.careful == 0
+            && self.careful_rounds == 0
             && !self.losses.is_trying()
             && self.competitive.window() == 0.0;
         if !calm {
-            self.idle_queue_rounds = 0;
+            self.rounds_without_queue = 0;
             if queued {
                 self.train_after = TRAIN_ROUNDS;
             }
             return;
         }
-        self.idle_queue_rounds += 1;
-        if self.idle_queue_rounds >= self.train_after && self.may_send_train() {
+        self.rounds_without_queue += 1;
+        if self.rounds_without_queue >= self.train_after && self.may_send_train() {
             self.begin_train();
         }
     }
@@ -33,7 +33,7 @@ impl Satellite {
     }
 
     pub(super) fn begin_train(&mut self) {
-        self.idle_queue_rounds = 0;
+        self.rounds_without_queue = 0;
         self.training = true;
         self.train = Train::default();
     }
@@ -42,7 +42,7 @@ impl Satellite {
     pub(super) fn on_later_train(&mut self, now: Time, shown: Option<Shown>) {
         self.training = false;
         if self.train.lost_share() > HIGH_LOSS {
-            self.careful = CAREFUL_ROUNDS;
+            self.careful_rounds = CAREFUL_ROUNDS;
         } else if let Some(shown) = shown.filter(|shown| shown.rate > TRAIN_MORE * self.rate) {
             self.train_after = TRAIN_ROUNDS;
             self.on_train(now, shown);
@@ -75,7 +75,7 @@ impl Satellite {
     }
 
     /// Twice what has arrived in a round trip: the first window of a slow start behind losses.
-    pub(super) fn twice(&self, arrived: f64) -> f64 {
+    pub(super) fn twice_arrived(&self, arrived: f64) -> f64 {
         (2.0 * arrived).clamp(2.0 * self.packet, 2.0 * self.initial_window)
     }
 
@@ -111,7 +111,7 @@ impl Satellite {
         let window = self.start_window / base.as_secs_f64();
         let unmeasured = if self.loses_much() { round } else { window };
         let over = self.without_silence(now, over);
-        let measured = self.clock.rate(over).unwrap_or(unmeasured);
+        let measured = self.delivery.rate(over).unwrap_or(unmeasured);
         // Acknowledgements that pause for a moment say nothing against what a whole round has brought. Behind losses
         // that may have been the queue's, which is full now.
         let least = match self.round.lost {
