@@ -64,3 +64,16 @@ def test_holm() -> None:
     assert holm([0.01, 0.04, 0.03, None, 0.005]) == pytest.approx([0.03, 0.06, 0.06, None, 0.02])
     assert holm([0.6, 0.7]) == [1.0, 1.0]
     assert holm([]) == []
+
+
+def test_who_failed_was_slower_than_all_who_did_not() -> None:
+    """Three of ten that ended, sooner than all of the others, are no faster system."""
+    few, all_ten = [1.0, 1.1, 1.2], [2.0 + place / 10 for place in range(10)]
+    survivors = compare(all_ten, few)
+    assert survivors.effect == -1
+    told = compare(all_ten, few, failed=(0, 7))
+    assert told.effect == pytest.approx(0.4)
+    assert told.ratio == survivors.ratio
+    assert told.n == (10, 3)
+    more = compare(all_ten, [30.0, 31.0, 32.0], failed=(0, 7), better="more")
+    assert more.effect == pytest.approx(-0.4)
