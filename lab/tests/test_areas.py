@@ -23,7 +23,7 @@ FIRST = (1, 1)
 def row(point: str, system: str, *good: tuple[int, int]) -> PointRow:
     axes = {"system": system, "workload": "perf", "case": "one BDP"}
     return PointRow(
-        point, "virtual", axes, system, {"case": "one BDP"}, "perf", [LENGTH_S], [], LENGTH_S, 1,
+        point, "virtual", axes, system, {"case": "one BDP"}, "perf", [LENGTH_S] * len(good), [], LENGTH_S, 1,
         median_interval([LENGTH_S]), {"ok": len(good)}, 0, good,
     )  # fmt: skip
 

@@ -110,7 +110,9 @@ def test_systems_are_compared_with_direct_over_the_same_link(campaign: directory
     assert len(beside) == 24
     assert {each.reference.variant for each in beside} == {"direct"}
     assert all(each.reference.setting == each.row.setting for each in beside)
-    assert all(each.comparison.effect == -1 and each.comparison.ratio < 0.7 for each in beside)
+    assert all(each.comparison.ratio < 0.7 for each in beside)
+    # One of eight runs that did not end well is worse than all others.
+    assert {each.comparison.effect for each in beside} <= {-1.0, -0.75}
 
 
 def test_the_same_runs_give_the_same_tables(campaign: directory.Campaign) -> None:
@@ -307,7 +309,8 @@ def test_campaigns_are_compared_point_by_point(tmp_path: Path, campaign: directo
     slower = made_up(tmp_path / "slower", factor=1.5, samples=0)
     out = io.StringIO()
     commands.compare(campaign.directory, slower.directory, Console(file=out, width=200))
-    assert "36 points in common; 36 differ" in out.getvalue()
+    # Of nine points one run of eight failed in both: of 36 comparisons these are not beyond doubt.
+    assert "36 points in common; 27 differ" in out.getvalue()
     other = made_up(tmp_path / "other", TEXT.replace('"geo", "leo"', '"meo"'), samples=0)
     with pytest.raises(CampaignError, match="no point in common"):
         commands.compare(campaign.directory, other.directory, Console(file=out))

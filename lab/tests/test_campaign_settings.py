@@ -109,5 +109,5 @@ def test_where_all_have_sessions_these_are_settings() -> None:
         )
     )
     assert pairs(found) == {
-        (f"geo, iperf3, {session}", "bentpipe satellite", "bentpipe cubic") for session in ("cold", "warm")
+        (f"{session}, geo, iperf3", "bentpipe satellite", "bentpipe cubic") for session in ("cold", "warm")
     }

@@ -34,11 +34,14 @@ class Cause:
     metrics: Sequence[str]
     axes: Mapping[str, str]
     text: str
+    more: bool | None = None
+    """Whether it explains that ours is more, or less; None where either."""
 
     def of(self, pair: Pair) -> bool:
         """Whether it is about this one."""
         axes = pair.ours.row.axes
-        return pair.ours.metric in self.metrics and all(axes.get(name) == value for name, value in self.axes.items())
+        fits = all(axes.get(name) == value for name, value in self.axes.items())
+        return pair.ours.metric in self.metrics and fits and self.more in (None, pair.difference > 0)
 
 
 NO_LOSS = {"scenario": "kosek-geo"}
@@ -48,12 +51,13 @@ CAUSES: Sequence[Cause] = (
     Cause(
         ("received_by_10_s_mbyte",), NO_LOSS | DIRECT_QUIC,
         "the clock: theirs begins with the first byte (it has 0.4 Mbit/s in a second in which none can have come), ours"
-        " with the connection, 1.3 s sooner, which is 3.0 MB at this rate",
+        " with the connection, 1.3 s sooner, which is 3.0 MB at this rate", more=False,
     ),
     Cause(
         ("last_second_mbit_s",), NO_LOSS | DIRECT_QUIC,
         "nothing but the link's queue of 6000 packets bounds slow start here, and it overflows at second 14 (3000"
         " packets lost, a round trip of 4.3 s); theirs falls there too, from 17.9 to 15.2 Mbit/s in the mean of 100",
+        more=False,
     ),
     Cause(
         ("received_by_10_s_mbyte", "last_second_mbit_s"), {"scenario": "kosek-geo-loss-1"},
@@ -61,15 +65,16 @@ CAUSES: Sequence[Cause] = (
     ),
     Cause(
         ("response_start_s",), {"workload.protocol": "HTTP/1.1"},
-        "TLS, which theirs has not: a round trip more",
+        "TLS, which theirs has not: a round trip more", more=True,
     ),
     Cause(
         ("response_start_s", "first_contentful_paint_s", "page_load_s"), QUIC_PEP_PAGE,
         "their proxies make their connections one after the other (2.1 s); ours keeps those between the proxies ready",
+        more=False,
     ),
     Cause(
         ("page_load_s",), {"system": "direct", "workload.protocol": "HTTP/3"},
-        "the server's QUIC begins with 32 packets, theirs with 10: 1.7 round trips of slow start, 1.0 s",
+        "the server's QUIC begins with 32 packets, theirs with 10: 1.7 round trips of slow start, 1.0 s", more=False,
     ),
 )  # fmt: skip
 """The first that fits is told; docs/studies.md says how each was found."""
