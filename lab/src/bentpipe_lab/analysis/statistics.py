@@ -75,7 +75,7 @@ def median_band(runs: npt.NDArray[np.float64]) -> Band:
         (runs,), np.median, confidence_level=CONFIDENCE, n_resamples=BAND_RESAMPLES, method="percentile", axis=0,
         vectorized=True, rng=np.random.default_rng(SEED),
     ).confidence_interval  # fmt: skip
-    return Band(median, found.low, found.high)
+    return Band(median, np.asarray(found.low), np.asarray(found.high))
 
 
 def ratio_band(reference: npt.NDArray[np.float64], runs: npt.NDArray[np.float64]) -> Band:
@@ -88,7 +88,7 @@ def ratio_band(reference: npt.NDArray[np.float64], runs: npt.NDArray[np.float64]
         confidence_level=CONFIDENCE, n_resamples=BAND_RESAMPLES, method="percentile", axis=0, vectorized=True,
         paired=False, rng=np.random.default_rng(SEED),
     ).confidence_interval  # fmt: skip
-    return Band(median, found.low, found.high)
+    return Band(median, np.asarray(found.low), np.asarray(found.high))
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ def section(measured: Measured) -> Section:
     """Theirs beside ours."""
     pairs = published.pairs("kosek", measured.figures)
     orders = list(_orders(pairs))
-    same, of = (sum(each[place] for each in orders) for place in (2, 3))
+    same, of = sum(each[2] for each in orders), sum(each[3] for each in orders)
     large = [pair for pair in pairs if pair.large]
     causes = [why(pair) for pair in large]
     return Section(
