@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bentpipe_lab.analysis.statistics import compare, distribution, holm, median_interval
@@ -11,6 +11,7 @@ from bentpipe_lab.analysis.statistics import compare, distribution, holm, median
 times = st.lists(st.floats(0.1, 100), min_size=2, max_size=30)
 
 
+@settings(deadline=None)  # scipy is loaded in the first case
 @given(times)
 def test_an_interval_holds_its_median_and_lies_within_the_values(values: list[float]) -> None:
     found = median_interval(values)
@@ -42,6 +43,7 @@ def test_a_run_that_was_cut_off_early_takes_its_weight_to_the_later_ones() -> No
     assert distribution([1.0, 3.0, 4.0], [2.0]).shares == pytest.approx([0.25, 0.625, 1.0])
 
 
+@settings(deadline=None)
 @given(times, times)
 def test_a_comparison_turned_round_has_the_opposite_effect(first: list[float], second: list[float]) -> None:
     one, other = compare(first, second), compare(second, first)
