@@ -36,7 +36,7 @@ bench: setup build ## speed, memory and punctuality of tunnel and emulator; writ
 	@$(NETADMIN) $(PYTHON) -m bentpipe_lab.bench.engine
 	@$(PYTHON) -m bentpipe_lab.bench.report
 
-controllers: setup build ## the tunnel's controllers in real time, quiet and beside busy processes; QUICK=1: fifteen minutes
+controllers: setup build ## the tunnel's controllers in real time, quiet and beside busy processes; QUICK=1: half an hour
 	@$(NETADMIN) $(PYTHON) -m bentpipe_lab controllers $(if $(QUICK),--quick) --out out/controllers
 
 LINKS_SEED ?= 1

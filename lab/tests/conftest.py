@@ -1,6 +1,20 @@
+from collections.abc import Iterator
+
 import pytest
+from selenium import webdriver
 
 from bentpipe_lab.net.link import Direction, Link
+from screens import chromium
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Chrome]:
+    """Chromium without a screen."""
+    driver = chromium()
+    try:
+        yield driver
+    finally:
+        driver.quit()
 
 
 @pytest.fixture

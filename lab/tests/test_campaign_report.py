@@ -5,7 +5,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -32,6 +32,7 @@ from bentpipe_lab.systems import SYSTEMS
 from bentpipe_lab.systems.contract import Settings, System
 from bentpipe_lab.workloads import WORKLOADS
 from bentpipe_lab.workloads.contract import Workload
+from screens import WIDTHS, show
 
 TEXT = """\
 name = "made-up"
@@ -45,7 +46,6 @@ workload = ["first byte", "page HTTP/2"]
 controller = ["satellite", "cubic"]
 "scenario.forward.loss" = ["0.01 %", "0.1 %", "1 %"]
 """
-WIDTHS = (1280, 390)
 
 
 def made_up(directory_: Path, text: str = TEXT, *, factor: float = 1.0, samples: int = 20) -> directory.Campaign:
@@ -110,7 +110,9 @@ def test_systems_are_compared_with_direct_over_the_same_link(campaign: directory
     assert len(beside) == 24
     assert {each.reference.variant for each in beside} == {"direct"}
     assert all(each.reference.setting == each.row.setting for each in beside)
-    assert all(each.comparison.effect == -1 and each.comparison.ratio < 0.7 for each in beside)
+    assert all(each.comparison.ratio < 0.7 for each in beside)
+    # One of eight runs that did not end well is worse than all others.
+    assert {each.comparison.effect for each in beside} <= {-1.0, -0.75}
 
 
 def test_the_same_runs_give_the_same_tables(campaign: directory.Campaign) -> None:
@@ -154,35 +156,9 @@ def test_every_figure_says_of_how_many_runs_it_is(campaign: directory.Campaign) 
         assert any(re.search(r"\b[78](?: to 8)? of 8\b", text) for text in said), (chart.name, said)
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[webdriver.Chrome]:
-    options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-        options.add_argument(argument)
-    options.binary_location = "/usr/bin/chromium"
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
-    try:
-        yield driver
-    finally:
-        driver.quit()
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_page_fits_every_screen(campaign: directory.Campaign, browser: webdriver.Chrome, width: int) -> None:
-    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    page = (campaign.directory / directory.REPORT / report.PAGE).absolute()
-    browser.get(page.as_uri())
-    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-    assert browser.execute_script("return innerWidth") == width
-    outside = browser.execute_script(
-        "return [...document.querySelectorAll('main *')].filter((e) => !e.closest('.scroll, pre, svg, details')"
-        " && e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML.slice(0, 80))"
-    )
-    assert outside == []
-    log: list[dict[str, str]] = browser.get_log("browser")  # type: ignore[no-untyped-call]
-    assert [entry for entry in log if entry["level"] == "SEVERE"] == []
+    show(browser, campaign.directory / directory.REPORT / report.PAGE, width)
     for figure in browser.find_elements(By.CSS_SELECTOR, "figure > .scroll > svg"):
         assert figure.get_attribute("aria-label")
     heads = len(browser.find_elements(By.CSS_SELECTOR, "#points-table thead th"))
@@ -230,10 +206,7 @@ def test_a_study_has_its_section_and_what_was_published(tmp_path: Path, browser:
         put(made.store, point, run, "ok", "", seconds, 20)
         result = {**made.store.result(run), "metrics": {"received_2_mb_s": seconds}}
         made.store.put(run, {RESULT: json.dumps(result)})
-    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    browser.get(report.write(made).absolute().as_uri())
-    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    show(browser, report.write(made), width)
     assert "satellite 1, cubic 0" in browser.find_element(By.CSS_SELECTOR, "#study + p").text
     rows = browser.find_elements(By.CSS_SELECTOR, "#published-table tbody tr")
     texts = [row.get_attribute("textContent") or "" for row in rows]
@@ -336,7 +309,8 @@ def test_campaigns_are_compared_point_by_point(tmp_path: Path, campaign: directo
     slower = made_up(tmp_path / "slower", factor=1.5, samples=0)
     out = io.StringIO()
     commands.compare(campaign.directory, slower.directory, Console(file=out, width=200))
-    assert "36 points in common; 36 differ" in out.getvalue()
+    # Of nine points one run of eight failed in both: of 36 comparisons these are not beyond doubt.
+    assert "36 points in common; 27 differ" in out.getvalue()
     other = made_up(tmp_path / "other", TEXT.replace('"geo", "leo"', '"meo"'), samples=0)
     with pytest.raises(CampaignError, match="no point in common"):
         commands.compare(campaign.directory, other.directory, Console(file=out))

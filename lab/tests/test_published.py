@@ -94,7 +94,10 @@ def test_every_campaign_of_ours_is_a_plan_that_the_simulator_takes(name: str) ->
         assert expansion.points
 
 
-@pytest.mark.parametrize("name", ["kosek", "qpep", "qpep-pages", "ka-sat", "beyond", "bujari-tcp"])
+@pytest.mark.parametrize(
+    "name",
+    ["kosek", "qpep", "qpep-loss-systems", "qpep-pages", "qpep-iridium", "ka-sat", "beyond", "bujari-tcp"],
+)
 def test_the_quick_form_of_a_study_leaves_time_for_repeats_in_ten_minutes(name: str) -> None:
     plan_ = plan.read(host.REPOSITORY / "campaigns" / f"{name}.toml", quick=True)
     points = expand(plan_).points

@@ -4,6 +4,9 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+from selenium import webdriver
+
 from bentpipe_lab.analysis import budgets
 from bentpipe_lab.campaign.path_run import Task
 from bentpipe_lab.net import content
@@ -13,6 +16,7 @@ from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.report import page as report
 from bentpipe_lab.studies import demo
 from bentpipe_lab.workloads import WORKLOADS
+from screens import WIDTHS, show
 
 COUNTS = {"first byte": 3, "download 10 MiB": 2, "download 2 MB": 2, "page HTTP/2": 1, "page HTTP/1.1": 1}
 
@@ -53,9 +57,22 @@ def test_report(tmp_path: Path, geo: Link) -> None:
     assert "one thing went wrong" in page
     assert "&lt;nobody&gt; listens" in page
     assert "INVALID: p99.9 is 4 ms" in page
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == page.count('<svg role="img" aria-label="') == 4
+    assert "first byte, direct: 2.00" in page, "what a drawing shows is told to who does not see it"
     loaded = re.findall(r'(?:src|href)="([^"#]+)"', page)
     assert not loaded, "a self-contained file loads nothing"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_report_fits_every_screen(tmp_path: Path, geo: Link, browser: webdriver.Chrome, width: int) -> None:
+    tasks = [Task(Path("geo.toml"), system, COUNTS, tmp_path / system) for system in ("direct", "bentpipe")]
+    for task, factor in zip(tasks, (2.0, 1.1), strict=True):
+        write_records(task, geo, factor)
+    links = {"geo": geo}
+    rows = demo.summarise(tasks, links)
+    target = tmp_path / "report.html"
+    report.write(target, report.Material(tasks, links, rows, budgets.judge(rows), ["one thing went wrong"]))
+    show(browser, target, width)
 
 
 def test_late_runs_are_one_line_however_many(tmp_path: Path, geo: Link) -> None:

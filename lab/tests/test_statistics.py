@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bentpipe_lab.analysis.statistics import compare, distribution, holm, median_interval
@@ -11,6 +11,7 @@ from bentpipe_lab.analysis.statistics import compare, distribution, holm, median
 times = st.lists(st.floats(0.1, 100), min_size=2, max_size=30)
 
 
+@settings(deadline=None)  # scipy is loaded in the first case
 @given(times)
 def test_an_interval_holds_its_median_and_lies_within_the_values(values: list[float]) -> None:
     found = median_interval(values)
@@ -42,6 +43,7 @@ def test_a_run_that_was_cut_off_early_takes_its_weight_to_the_later_ones() -> No
     assert distribution([1.0, 3.0, 4.0], [2.0]).shares == pytest.approx([0.25, 0.625, 1.0])
 
 
+@settings(deadline=None)
 @given(times, times)
 def test_a_comparison_turned_round_has_the_opposite_effect(first: list[float], second: list[float]) -> None:
     one, other = compare(first, second), compare(second, first)
@@ -64,3 +66,16 @@ def test_holm() -> None:
     assert holm([0.01, 0.04, 0.03, None, 0.005]) == pytest.approx([0.03, 0.06, 0.06, None, 0.02])
     assert holm([0.6, 0.7]) == [1.0, 1.0]
     assert holm([]) == []
+
+
+def test_who_failed_was_slower_than_all_who_did_not() -> None:
+    """Three of ten that ended, sooner than all of the others, are no faster system."""
+    few, all_ten = [1.0, 1.1, 1.2], [2.0 + place / 10 for place in range(10)]
+    survivors = compare(all_ten, few)
+    assert survivors.effect == -1
+    told = compare(all_ten, few, failed=(0, 7))
+    assert told.effect == pytest.approx(0.4)
+    assert told.ratio == survivors.ratio
+    assert told.n == (10, 3)
+    more = compare(all_ten, [30.0, 31.0, 32.0], failed=(0, 7), better="more")
+    assert more.effect == pytest.approx(-0.4)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from selenium import webdriver
 
 from bentpipe_lab.analysis.campaign import MetricRow, PointRow
 from bentpipe_lab.analysis.statistics import median_interval
@@ -15,6 +16,7 @@ from bentpipe_lab.records import parts, published
 from bentpipe_lab.report import campaign as report
 from bentpipe_lab.studies import controllers, endres, kuhn, run
 from bentpipe_lab.studies.section import Cell
+from screens import WIDTHS, show
 
 
 def steady(mbit_s: float, rtt_s: float, begin_s: float, end_s: float, before: int = 0) -> list[dict[str, Any]]:
@@ -162,7 +164,9 @@ def test_a_study_that_nobody_has_is_told_with_the_nearest(tmp_path: Path) -> Non
         run.studies(tmp_path, ["bujary"], Console(), quick=True, virtual=True)
 
 
-def test_the_page_that_leads_to_the_reports_says_when_and_on_what_they_were_measured(tmp_path: Path) -> None:
+def test_the_page_that_leads_to_the_reports_says_when_and_on_what_they_were_measured(
+    tmp_path: Path, browser: webdriver.Chrome
+) -> None:
     text = 'name = "small"\nsource = "nobody"\n[axes]\nscenario = "geo"\nsystem = "quic"\nworkload = "download 2 MB"\n'
     its_plan = plan.parse(text, tmp_path)
     campaign = directory.begin(its_plan, points.expand(its_plan), tmp_path / "small", None)
@@ -173,3 +177,5 @@ def test_the_page_that_leads_to_the_reports_says_when_and_on_what_they_were_meas
     for needed in (provenance["begun"], provenance["revision"], provenance["machine"]["host"], campaign.store_url):
         assert needed in page
     assert 'href="small/report/index.html"' in page
+    for width in WIDTHS:
+        show(browser, tmp_path / "index.html", width)

@@ -122,7 +122,13 @@ def compare(first: Path, second: Path) -> int:
 
 @cli.command()
 @CAMPAIGN
-@click.option("--format", "form", default="csv", show_default=True, help="csv, parquet or duckdb")
+@click.option(
+    "--format",
+    "form",
+    default="csv",
+    show_default=True,
+    help="csv, parquet, duckdb, or results: one small table of points",
+)
 @click.option("--out", type=PATH, help="a directory; CAMPAIGN/export by default")
 def export(campaign: Path, form: str, out: Path | None) -> int:
     """Write runs and samples of CAMPAIGN for other programs."""

@@ -20,6 +20,10 @@ TIME = Metric("time", "s")
 """What counts of most workloads."""
 VARIANT_AXES = ("system", "controller", "initial_window", *TCP_AXES)
 """Axes that say by what something is done; the others say what is done, and where."""
+SESSION = "session"
+"""Says by what where it tells systems apart that have sessions from those that have none."""
+MOST_BESIDE = 12
+"""Variants that a reader can tell apart in one panel."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,8 @@ class PointRow:
     verdicts: Mapping[str, int]
     late: int
     """Attempts in which the emulator was late; they count nowhere."""
-    shown: tuple[int, int] | None = None
-    """Repetition and attempt of the first run that ended well: the one that figures over time are of."""
+    good: Sequence[tuple[int, int]] = ()
+    """Repetition and attempt of each run that ended well."""
     counted: Sequence[float] = ()
     """Of the runs that ended well, what counts: their times again, unless these are of a fixed length."""
     goodput: Interval | None = None
@@ -57,6 +61,11 @@ class PointRow:
     def counts(self) -> Metric:
         """What is counted."""
         return counts(self.workload) or TIME
+
+    @property
+    def shown(self) -> tuple[int, int] | None:
+        """The first run that ended well: the one that figures of single runs are of."""
+        return self.good[0] if self.good else None
 
     @property
     def n_ok(self) -> int:
@@ -123,6 +132,7 @@ def rows(runs: pl.DataFrame) -> list[PointRow]:
     """A row per point, in the plan's order."""
     names = axes(runs)
     told = _telling(names, runs)
+    by_what = {name for name in told if is_variant(name)} | _sessions_beside_none(told, runs)
     found = []
     attempts: dict[int, list[dict[str, Any]]] = {}
     for attempt in runs.iter_rows(named=True):
@@ -139,8 +149,8 @@ def rows(runs: pl.DataFrame) -> list[PointRow]:
                 point=first["point"],
                 clock=first["clock"],
                 axes=its_axes,
-                variant=variant({name: value for name, value in its_axes.items() if name in told}),
-                setting={name: value for name, value in its_axes.items() if not is_variant(name) and name in told},
+                variant=variant({name: value for name, value in its_axes.items() if name in by_what}),
+                setting={name: value for name, value in its_axes.items() if name in told - by_what},
                 workload=first["workload"],
                 times=times,
                 censored=[each["limit_s"] for each in counting if each["verdict"] != "ok"],
@@ -151,7 +161,7 @@ def rows(runs: pl.DataFrame) -> list[PointRow]:
                 goodput=_goodput(good, interval, fixed=counts(first["workload"]) is not None),
                 verdicts=dict(Counter(each["verdict"] for each in counting)),
                 late=sum(each["verdict"] == "emulator late" for each in of_point),
-                shown=(good[0]["repetition"], good[0]["attempt"]) if good else None,
+                good=[(each["repetition"], each["attempt"]) for each in good],
             )
         )
     return found
@@ -159,16 +169,35 @@ def rows(runs: pl.DataFrame) -> list[PointRow]:
 
 def _telling(names: Sequence[str], runs: pl.DataFrame) -> set[str]:
     """Axes that a reader needs to tell points apart, and those that say what they are about."""
-    points = runs.unique("point", keep="first").select(f"{AXIS}{name}" for name in names)
-    cases = points[f"{AXIS}case"].to_list() if "case" in names else [None] * points.height
-    told = {name for name in names if name in ("case", "system", "controller")}
-    for name in names:
-        values = points[f"{AXIS}{name}"].to_list()
-        of_case = len(set(zip(cases, values, strict=True))) == len(set(cases)) > 1
-        about = name in ("scenario", "workload")
-        if not of_case and (about or len(set(values)) > 1):
-            told.add(name)
-    return told
+    points = runs.unique("point", keep="first", maintain_order=True)
+    values = {name: points[f"{AXIS}{name}"].to_list() for name in names}
+    about = {name for name in names if name in ("system", "controller", "scenario", "workload")}
+    told = about | {name for name in names if name != "case" and len(set(values[name])) > 1}
+    if "case" not in names or _cases_part_what_belongs_together(points, told):
+        return told
+    cases = values["case"]
+    named = {name for name in told if len(set(zip(cases, values[name], strict=True))) == len(set(cases)) > 1}
+    return {"case", "system", "controller"} & set(names) | (told - named)
+
+
+def _cases_part_what_belongs_together(points: pl.DataFrame, told: set[str]) -> bool:
+    """Whether cases only keep those apart that do the same over the same link, by other systems or controllers."""
+    place = ["clock", *(f"{AXIS}{name}" for name in sorted(told) if not is_variant(name))]
+    by_what = [f"{AXIS}{name}" for name in sorted(told) if name in VARIANT_AXES]
+    cases = pl.col(f"{AXIS}case").n_unique()
+    all_differ = points.group_by([*place, *by_what]).len().height == points.height
+    return all_differ and bool(points.group_by(place).agg(cases.alias("cases"))["cases"].gt(1).any())
+
+
+def _sessions_beside_none(told: set[str], runs: pl.DataFrame) -> set[str]:
+    """The axis of sessions, where some of what does the same has none, direct TCP for one: it says by what, then."""
+    if SESSION not in told:
+        return set()
+    place = ["clock", *(f"{AXIS}{name}" for name in sorted(told) if name != SESSION and not is_variant(name))]
+    without = pl.col(f"{AXIS}{SESSION}").is_null().any().alias("without")
+    groups = runs.unique("point", keep="first").group_by(place).agg(pl.len(), without)
+    few = max(groups["len"].to_list()) <= MOST_BESIDE
+    return {SESSION} if few and groups["without"].any() else set()
 
 
 def variant(axes: Mapping[str, str]) -> str:
@@ -183,6 +212,8 @@ def variant(axes: Mapping[str, str]) -> str:
         elif name in TCP_AXES:
             said = f"iw{value}" if last == "tcp_initial_window" else value.replace(" ", "")
             words.append(f"{node or 'tcp'}:{said}")
+        elif name == SESSION:
+            words.append(value)
         elif name.startswith("transport."):
             words.append(f"{last}={value}")
     return " ".join(words)
@@ -219,10 +250,15 @@ def is_variant(axis: str) -> bool:
 
 
 def settings(points: Sequence[PointRow]) -> Iterator[tuple[PointRow, list[PointRow]]]:
-    """Points that do the same over the same link on the same clock: the reference, then the others."""
+    """Points that do the same over the same link on the same clock: the reference, then the others.
+
+    What has no sessions, direct TCP for one, is the reference of all sessions.
+    """
     groups: dict[tuple[object, ...], list[PointRow]] = {}
+    sessions = all(SESSION in row.setting for row in points)
     for row in points:
-        groups.setdefault((row.clock, *sorted(row.setting.items())), []).append(row)
+        same = (item for item in row.setting.items() if sessions or item[0] != SESSION)
+        groups.setdefault((row.clock, *sorted(same)), []).append(row)
     for group in groups.values():
         base = next((row for row in group if row.axes["system"] == baseline().name), group[0])
         yield base, [row for row in group if row is not base]
@@ -250,7 +286,13 @@ def campaigns(first: Sequence[PointRow], second: Sequence[PointRow]) -> list[Bes
 
 def _compared(pairs: Sequence[tuple[PointRow, PointRow]]) -> list[Beside]:
     pairs = [(base, row) for base, row in pairs if base.counted and row.counted]
-    compared = [statistics.compare(base.counted, row.counted) for base, row in pairs]
+    compared = [
+        statistics.compare(
+            base.counted, row.counted, failed=(base.n_total - base.n_ok, row.n_total - row.n_ok),
+            better=row.counts.better,
+        )
+        for base, row in pairs
+    ]  # fmt: skip
     corrected = statistics.holm([each.mann_whitney_p for each in compared])
     return [
         Beside(base, row, comparison, p) for (base, row), comparison, p in zip(pairs, compared, corrected, strict=True)

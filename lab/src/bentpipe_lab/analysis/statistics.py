@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import scipy
 
 CONFIDENCE = 0.95
@@ -53,6 +54,44 @@ def median_interval(values: Sequence[float]) -> Interval:
 
 
 @dataclass(frozen=True)
+class Band:
+    """Medians of many columns, each with its 95 % interval."""
+
+    median: npt.NDArray[np.float64]
+    low: npt.NDArray[np.float64]
+    high: npt.NDArray[np.float64]
+
+
+BAND_RESAMPLES = 500
+"""Of each column of a band: a figure has hundreds."""
+
+
+def median_band(runs: npt.NDArray[np.float64]) -> Band:
+    """Of the columns of a table with a row per run; of one run, the run itself."""
+    median = np.median(runs, axis=0)
+    if len(runs) < 2:
+        return Band(median, median, median)
+    found = scipy.stats.bootstrap(
+        (runs,), np.median, confidence_level=CONFIDENCE, n_resamples=BAND_RESAMPLES, method="percentile", axis=0,
+        vectorized=True, rng=np.random.default_rng(SEED),
+    ).confidence_interval  # fmt: skip
+    return Band(median, np.asarray(found.low), np.asarray(found.high))
+
+
+def ratio_band(reference: npt.NDArray[np.float64], runs: npt.NDArray[np.float64]) -> Band:
+    """Medians of the columns of `runs` as multiples of those of `reference`, whose values are all above zero."""
+    median = np.median(runs, axis=0) / np.median(reference, axis=0)
+    if len(runs) < 2 or len(reference) < 2:
+        return Band(median, median, median)
+    found = scipy.stats.bootstrap(
+        (runs, reference), lambda ours, theirs, axis: np.median(ours, axis=axis) / np.median(theirs, axis=axis),
+        confidence_level=CONFIDENCE, n_resamples=BAND_RESAMPLES, method="percentile", axis=0, vectorized=True,
+        paired=False, rng=np.random.default_rng(SEED),
+    ).confidence_interval  # fmt: skip
+    return Band(median, np.asarray(found.low), np.asarray(found.high))
+
+
+@dataclass(frozen=True)
 class Distribution:
     """A share of runs that were done by a time; runs that did not end well are censored at their limit."""
 
@@ -80,25 +119,31 @@ class Comparison:
     ratio: float
     """The second's median as a multiple of the first's."""
     welch_p: float | None
-    """Welch's test of the means; None where a sample is too small or has no spread."""
+    """Welch's test of the means of what is known; None where a sample is too small or has no spread."""
     mann_whitney_p: float | None
+    """Of the ranks, those that failed last."""
     effect: float
     """Cliff's delta: how much likelier a value of the second is larger than one of the first than smaller, -1 to 1."""
 
 
-def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
-    """Compare two samples, neither of them empty."""
+def compare(
+    first: Sequence[float], second: Sequence[float], *, failed: tuple[int, int] = (0, 0), better: str = "less"
+) -> Comparison:
+    """Compare two samples, neither of them empty.
+
+    Of runs that failed nothing is known but that they were worse than all others: they count in the ranks.
+    """
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    enough = a.size > 1 and b.size > 1
-    spread = enough and bool(np.ptp(a) > 0 or np.ptp(b) > 0)
-    u = scipy.stats.mannwhitneyu(b, a, alternative="two-sided") if enough else None
-    wins = float(np.sign(b[:, None] - a[None, :]).sum())
+    spread = a.size > 1 and b.size > 1 and bool(np.ptp(a) > 0 or np.ptp(b) > 0)
+    worst = -np.inf if better == "more" else np.inf
+    all_a, all_b = (np.append(known, np.full(more, worst)) for known, more in zip((a, b), failed, strict=True))
+    u = scipy.stats.mannwhitneyu(all_b, all_a, alternative="two-sided")
     return Comparison(
         n=(int(a.size), int(b.size)),
         ratio=float(np.median(b) / np.median(a)) if np.median(a) else float("inf"),
         welch_p=_welch(a, b) if spread else None,
-        mann_whitney_p=None if u is None else float(u.pvalue),
-        effect=wins / (a.size * b.size),
+        mann_whitney_p=float(u.pvalue) if all_a.size > 1 and all_b.size > 1 else None,
+        effect=2 * float(u.statistic) / (all_a.size * all_b.size) - 1,
     )
 
 

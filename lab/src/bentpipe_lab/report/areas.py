@@ -16,6 +16,7 @@ from bentpipe_lab.report.charts import (
     finish,
     grid,
     panels_of,
+    sampled,
     shown_samples,
     together,
 )
@@ -30,7 +31,7 @@ Means = Mapping[str, Sequence[tuple[float, float]]]
 
 def working_areas(rows: Sequence[PointRow], samples: Path, means: Means) -> list[Chart]:
     """A figure of runs that ended well, a panel for each setting; none where no run tells round-trip times."""
-    panels = panels_of(rows)[:MOST_PANELS]
+    panels = panels_of(sampled(samples, rows))[:MOST_PANELS]
     by_point = shown_samples(samples, [row for _, some in panels for row in some])
     dots = {row.point: _seconds(by_point[row.point]) for _, some in panels for row in some if row.point in by_point}
     panels = [(title, [row for row in some if dots.get(row.point)]) for title, some in panels]

@@ -10,7 +10,6 @@ from typing import Any
 
 import jinja2
 import polars as pl
-from markupsafe import Markup
 
 from bentpipe_lab.analysis import campaign as analysis
 from bentpipe_lab.analysis import published as beside_published
@@ -21,11 +20,14 @@ from bentpipe_lab.campaign.plan import QUICK
 from bentpipe_lab.campaign.preemption import UNKNOWN
 from bentpipe_lab.records import published, tables
 from bentpipe_lab.report.areas import working_areas
-from bentpipe_lab.report.charts import Chart, all_charts
+from bentpipe_lab.report.charts import Chart, Looks, all_charts
 from bentpipe_lab.report.metrics import described, metric_charts
+from bentpipe_lab.report.over_runs import over_runs
 from bentpipe_lab.report.pages import page_loads
+from bentpipe_lab.report.style import told
 from bentpipe_lab.report.tables import seconds, times
 from bentpipe_lab.room import room
+from bentpipe_lab.studies.measured import Measured
 from bentpipe_lab.studies.section import Section
 from bentpipe_lab.studies.sections import SECTIONS
 from bentpipe_lab.systems import SYSTEMS, baseline
@@ -53,7 +55,8 @@ def draw(campaign: Campaign) -> Path:
     figures = analysis.metric_rows(rows, runs, tables.metrics(campaign.directory))
     samples = campaign.directory / tables.SAMPLES_TABLE
     areas = working_areas(rows, samples, _published_means(campaign, figures))
-    charts = [*page_loads(rows), *all_charts(rows, samples), *areas, *metric_charts(figures)]
+    together = over_runs(rows, samples, Looks(row.variant for row in rows))
+    charts = [*page_loads(rows), *all_charts(rows, samples), *together, *areas, *metric_charts(figures)]
     target = campaign.directory / directories.REPORT
     # An earlier report stands until the new one is whole.
     part = target.with_name(f"{target.name}.part")
@@ -152,7 +155,7 @@ def _page(
         late=sum(row.late for row in rows),
         figures=_metric_lines(figures),
         published=_published_lines(campaign, figures),
-        section=_section(campaign, figures),
+        section=_section(campaign, rows, figures),
         published_source=published.source(campaign.plan.published) if campaign.plan.published else "",
         measures={
             name: WORKLOADS[name].measures for name in sorted({row.workload for row in rows}) if name in WORKLOADS
@@ -212,29 +215,33 @@ def study(campaign: Campaign) -> Section | None:
     if _section_of(campaign) is None:
         return None
     runs = tables.read(campaign.directory)
-    return _section(campaign, analysis.metric_rows(analysis.rows(runs), runs, tables.metrics(campaign.directory)))
+    rows = analysis.rows(runs)
+    return _section(campaign, rows, analysis.metric_rows(rows, runs, tables.metrics(campaign.directory)))
 
 
-def _section(campaign: Campaign, figures: Sequence[MetricRow]) -> Section | None:
+def _section(campaign: Campaign, rows: Sequence[PointRow], figures: Sequence[MetricRow]) -> Section | None:
     """What a study says of itself beside what every campaign shows."""
     section = _section_of(campaign)
-    return None if section is None else section(figures)
+    return None if section is None else section(Measured(rows, figures, campaign.directory / tables.SAMPLES_TABLE))
 
 
-def _section_of(campaign: Campaign) -> Callable[[Sequence[MetricRow]], Section] | None:
+def _section_of(campaign: Campaign) -> Callable[[Measured], Section] | None:
     return SECTIONS.get(campaign.plan.published or campaign.plan.name.removesuffix(QUICK))
 
 
 def _metric_lines(figures: Sequence[MetricRow]) -> list[dict[str, Any]]:
     """A line per point and figure, with its unit, and beside it the baseline's where there is one."""
-    bases: dict[tuple[object, ...], MetricRow] = {}
-    for each in figures:
-        if each.row.axes["system"] == baseline().name:
-            bases[(each.metric, each.row.clock, *sorted(each.row.setting.items()))] = each
+    points = list({each.row.point: each.row for each in figures}.values())
+    base_of = {
+        row.point: base.point
+        for base, others in analysis.settings(points)
+        for row in others
+        if base.axes["system"] == baseline().name
+    }
+    medians = {(each.row.point, each.metric): each.interval.median for each in figures}
     lines = []
     for each in figures:
-        base = bases.get((each.metric, each.row.clock, *sorted(each.row.setting.items())))
-        ratio = None if base is None or base is each or not base.interval.median else base.interval.median
+        ratio = medians.get((base_of.get(each.row.point, ""), each.metric)) or None
         metric = described(each)
         lines.append(
             {
@@ -313,9 +320,7 @@ def _p(value: float | None) -> str:
 
 
 def _figure(chart: Chart) -> dict[str, Any]:
-    # Our own drawing; what a reader with a screen reader gets of it is its alternative text.
-    head = f'<svg role="img" aria-label="{Markup.escape(chart.alternative)}"'
-    return {"chart": chart, "svg": Markup(chart.svg.replace("<svg", head, 1))}  # noqa: S704 (our own drawing)
+    return {"chart": chart, "svg": told(chart.svg, chart.alternative)}
 
 
 def _failures(runs: pl.DataFrame) -> dict[str, Any]:

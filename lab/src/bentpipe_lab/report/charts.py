@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from bentpipe_lab.analysis import statistics
-from bentpipe_lab.analysis.campaign import PointRow, counts, is_variant, settings, variant_without
+from bentpipe_lab.analysis.campaign import MOST_BESIDE, PointRow, counts, is_variant, settings, variant_without
 from bentpipe_lab.analysis.statistics import Interval
 from bentpipe_lab.campaign.ranges import in_one_unit
 from bentpipe_lab.report.style import INK, MUTED
 from bentpipe_lab.report.style import svg as drawing
 from bentpipe_lab.systems import SYSTEMS
+from bentpipe_lab.workloads import WORKLOADS
 
 COLOURS = (
     "#1668b8", "#d9822b", "#1a7f4b", "#b3261e", "#6b4fa0", "#5c6875", "#a8771a", "#0f8b8d", "#c2548d", "#3b3b3b",
@@ -32,15 +32,13 @@ MOST_PANELS = 8
 """Of one figure; more go to a further figure."""
 MOST_FIGURES = 8
 """Of one kind; the table has all points."""
-MOST_VARIANTS = 12
+MOST_VARIANTS = MOST_BESIDE
 """Lines of one panel; where a setting has more, a sweep shows them."""
 LOG_FROM = 40
 """A sweep over more than this ratio is drawn with a logarithmic axis."""
 LEAST_OF_A_SWEEP = 3
 LEAST_OF_A_DISTRIBUTION = 5
 """Fewer runs are steps and no distribution."""
-BASELINES = ("direct", "quic")
-"""What others are a multiple of, over time: a path without a proxy."""
 
 
 @dataclass(frozen=True)
@@ -127,10 +125,9 @@ def all_charts(rows: Sequence[PointRow], samples: Path) -> list[Chart]:
     looks = Looks(row.variant for row in rows)
     timed = [row for row in rows if counts(row.workload) is None]
     return [
-        *sweeps(drawn, looks),
+        *sweeps([row for row in rows if row.n_total], looks),
         *medians(timed, looks),
         *distributions(timed, looks),
-        *ratios(drawn, samples, looks),
         *transports_over_time(drawn, samples),
         *over_time(drawn, samples, looks),
     ]
@@ -239,18 +236,27 @@ def distributions(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
 
 
 def sweeps(rows: Sequence[PointRow], looks: Looks) -> list[Chart]:
-    """Goodput over every axis that has enough numbers."""
+    """Goodput over every axis that has enough numbers; of pages and the like, which are no plain transfers, times."""
     charts = []
     for axis in dict.fromkeys(axis for row in rows for axis in row.axes):
         found = in_one_unit(row.axes[axis] for row in rows if axis in row.axes)
         if axis in ("scenario", "case", "system", "workload") or found is None:
             continue
-        if len(set(found[0].values())) >= LEAST_OF_A_SWEEP:
-            charts.append(_sweep(axis, *found, rows, looks))
+        for timed in (False, True):
+            some = [row for row in rows if axis in row.axes and _is_timed(row) == timed]
+            if len({found[0][row.axes[axis]] for row in some}) >= LEAST_OF_A_SWEEP:
+                charts.append(_sweep(axis, *found, some, looks, timed=timed))
     return charts
 
 
-def _sweep(axis: str, numbers: Mapping[str, float], unit: str, rows: Sequence[PointRow], looks: Looks) -> Chart:
+def _is_timed(row: PointRow) -> bool:
+    """Whether its time says more than its goodput: a page's, for example."""
+    return row.workload in WORKLOADS and counts(row.workload) is None and WORKLOADS[row.workload].transfer is None
+
+
+def _sweep(
+    axis: str, numbers: Mapping[str, float], unit: str, rows: Sequence[PointRow], looks: Looks, *, timed: bool
+) -> Chart:
     panels: dict[str, dict[str, list[PointRow]]] = {}
     for row in rows:
         if axis in row.axes:
@@ -266,22 +272,23 @@ def _sweep(axis: str, numbers: Mapping[str, float], unit: str, rows: Sequence[Po
         for variant, points in lines.items():
             sorted_points = sorted(points, key=lambda row: numbers[row.axes[axis]])
             at = [numbers[row.axes[axis]] for row in sorted_points]
-            found = [row.goodput for row in sorted_points]
-            goodput, low, high = (
-                [getattr(each, end) if each else 0.0 for each in found] for end in ("median", "low", "high")
+            found = [row.interval if timed else row.goodput for row in sorted_points]
+            nothing = math.nan if timed else 0.0
+            middle, low, high = (
+                [getattr(each, end) if each else nothing for each in found] for end in ("median", "low", "high")
             )
-            axes.plot(at, goodput, marker="o", markersize=3, label=variant, linewidth=1.5, **looks.of(variant))
+            axes.plot(at, middle, marker="o", markersize=3, label=variant, linewidth=1.5, **looks.of(variant))
             axes.fill_between(at, low, high, color=looks.colour(variant), alpha=0.15, linewidth=0)
             table += [
                 {
                     "point": row.point,
                     **Count.of(row).fields,
                     axis: value,
-                    "goodput_mbit_s": median,
+                    "seconds" if timed else "goodput_mbit_s": median,
                     "low": least,
                     "high": most,
                 }
-                for row, value, median, least, most in zip(sorted_points, at, goodput, low, high, strict=True)
+                for row, value, median, least, most in zip(sorted_points, at, middle, low, high, strict=True)
             ]
         positive = [numbers[row.axes[axis]] for line in lines.values() for row in line]
         if min(positive) > 0 and max(positive) / min(positive) > LOG_FROM:
@@ -291,59 +298,32 @@ def _sweep(axis: str, numbers: Mapping[str, float], unit: str, rows: Sequence[Po
         axes.set_ylim(bottom=0)
         axes.set_xlabel(f"{axis}{f', {unit}' if unit else ''}")
         axes.grid(visible=True)
-    finish(figure, cells, "goodput, Mbit/s")
+    finish(figure, cells, "seconds" if timed else "goodput, Mbit/s")
+    what, name = ("Times", f"sweep-{axis}-seconds") if timed else ("Goodput", f"sweep-{axis}")
+    told = "" if timed else ": payload over time"
+    nothing_said = "without a dot: no run ended well" if timed else "zero: no run ended well"
     return Chart(
-        f"sweep-{axis.replace('.', '-')}", drawing(figure),
-        f"Goodput over {axis}: payload over time, medians of n of N runs; bands are 95 % intervals;"
-        " without a dot: no run ended well.",
-        f"Goodput over {axis} in {len(some)} panels", table,
+        name.replace(".", "-"), drawing(figure),
+        f"{what} over {axis}{told}, medians of n of N runs; bands are 95 % intervals; {nothing_said}.",
+        f"{what} over {axis} in {len(some)} panels: {_extremes(table)}", table,
     )  # fmt: skip
 
 
-def ratios(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Chart]:
-    """Bytes received until a moment as a multiple of the baseline's, in the first run of each that ended well."""
-    groups = [
-        (base, others)
-        for base, others in settings(rows)
-        if base.axes["system"] in BASELINES and 0 < len(others) < MOST_VARIANTS
-    ]
-    by_point = shown_samples(samples, [row for base, others in groups[:MOST_PANELS] for row in (base, *others)])
-    panels = [
-        (base, [row for row in others if row.point in by_point])
-        for base, others in groups[:MOST_PANELS]
-        if base.point in by_point and by_point[base.point]["received_bytes"].max()
-    ]
-    panels = [(base, others) for base, others in panels if others]
-    if not panels:
+def _extremes(table: Sequence[Mapping[str, Any]]) -> str:
+    """The least and the most of what a figure shows, for who does not see it."""
+    for name, unit in (("seconds", "s"), ("goodput_mbit_s", "Mbit/s")):
+        known = [row[name] for row in table if name in row and row[name] == row[name]]
+        if known:
+            return f"{min(known):.3g} to {max(known):.3g} {unit}"
+    return "nothing"
+
+
+def sampled(samples: Path, rows: Sequence[PointRow]) -> list[PointRow]:
+    """Points of which something over time is known."""
+    if not samples.exists():
         return []
-    figure, cells = grid(len(panels))
-    table: list[dict[str, object]] = []
-    for axes, (base, others) in zip(cells, panels, strict=False):
-        at, reference = by_point[base.point]["at_s"].to_list(), by_point[base.point]["received_bytes"].to_list()
-        for row in others:
-            its = by_point[row.point]
-            found = np.interp(at, its["at_s"].to_list(), its["received_bytes"].to_list(), left=0.0)
-            points = [(t, float(ours) / base_) for t, ours, base_ in zip(at, found, reference, strict=True) if base_]
-            axes.plot(
-                [t for t, _ in points], [ratio for _, ratio in points], label=row.variant, linewidth=1.5,
-                **looks.of(row.variant),
-            )  # fmt: skip
-            table += [{"point": row.point, **Count.of(row).fields, "at_s": t, "ratio": ratio} for t, ratio in points]
-        axes.axhline(1, color=MUTED, linewidth=1, linestyle=(0, (4, 3)))
-        title = f"{', '.join([base.clock, *base.setting.values()])}: x {base.variant}"
-        entitle(axes, title, f"the first of {together(map(Count.of, (base, *others)))}")
-        axes.set_ylim(bottom=0)
-        axes.set_xlabel("seconds")
-        axes.grid(visible=True)
-    finish(figure, cells, "bytes received, ratio")
-    return [
-        Chart(
-            "ratio-over-time", drawing(figure),
-            "Bytes received until then as a multiple of those of the variant that each panel names, in the first run of"
-            " each that ended well.",
-            f"Ratios of bytes received over time in {len(panels)} panels", table,
-        )
-    ]  # fmt: skip
+    known = set(pl.scan_parquet(samples).select(pl.col("point").unique()).collect()["point"])
+    return [row for row in rows if row.good and row.point in known]
 
 
 def shown_samples(samples: Path, rows: Sequence[PointRow]) -> dict[str, pl.DataFrame]:
@@ -360,7 +340,7 @@ def shown_samples(samples: Path, rows: Sequence[PointRow]) -> dict[str, pl.DataF
 
 def over_time(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Chart]:
     """Goodput, window and round-trip time of the first run that ended well, over time."""
-    panels = panels_of(rows)[:MOST_PANELS]
+    panels = panels_of(sampled(samples, rows))[:MOST_PANELS]
     by_point = shown_samples(samples, [row for _, group in panels for row in group])
     charts = []
     for number_, (title, group) in enumerate(panels, start=1):

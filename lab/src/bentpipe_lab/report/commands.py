@@ -59,6 +59,7 @@ def compare(first: Path, second: Path, console: Console) -> int:
     """Print the points that two campaigns have in common, one beside the other."""
     rows = [analysis.rows(_runs(_there(directories.opened(each), console))) for each in (first, second)]
     found = analysis.campaigns(*rows)
+    points = [{row.point for row in some} for some in rows]
     if not found:
         raise CampaignError(f"{first} and {second} have no point in common in which runs of both ended well")
     table = Table(title=f"{second} as a multiple of {first}", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
@@ -80,6 +81,12 @@ def compare(first: Path, second: Path, console: Console) -> int:
     put(console, table)
     differing = sum(each.p is not None and each.p < CLEAR for each in found)
     console.print(f"{len(found)} points in common; {differing} differ (Mann-Whitney, corrected by Holm, below {CLEAR})")
+    for directory, alone in ((first, points[0] - points[1]), (second, points[1] - points[0])):
+        if alone:
+            console.print(f"{len(alone)} points are in {directory} alone", highlight=False, soft_wrap=True)
+    without = len(points[0] & points[1]) - len(found)
+    if without:
+        console.print(f"{without} points are in both, but in one of them no run ended well", highlight=False)
     return 0
 
 

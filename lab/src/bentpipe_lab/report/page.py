@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
 
 from bentpipe_lab.analysis import stats
 from bentpipe_lab.analysis.budgets import BudgetVerdict, Finding, conclusion
@@ -23,6 +22,7 @@ from bentpipe_lab.records import sample
 from bentpipe_lab.records.sample import Sample
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.report import figures, tables
+from bentpipe_lab.report.style import told
 from bentpipe_lab.systems import SYSTEMS, baseline, system_of
 from bentpipe_lab.workloads import WORKLOADS
 
@@ -97,12 +97,24 @@ def _scenario(name: str, link: Link, material: Material) -> dict[str, Any]:
         "tiles": [tile for each in WORKLOADS if each.headline and (tile := _tile(rows, each.name))],
         "systems": [_column(name) for name in systems],
         "lines": _lines(rows, systems),
-        "bytes": Markup(figures.bytes_over_time(samples, bounds, curves)) if curves else "",  # noqa: S704 (our drawing)
-        "pages": [Markup(figures.page_timelines(samples, name)) for name in timelines],  # noqa: S704
-        "ratios": Markup(figures.against_bound(rows)),  # noqa: S704
+        "bytes": told(figures.bytes_over_time(samples, bounds, curves), _arrivals(curves)) if curves else "",
+        "pages": [
+            told(figures.page_timelines(samples, name), f"Objects of {name} over time, a panel for each system")
+            for name in timelines
+        ],
+        "ratios": told(figures.against_bound(rows), _multiples(rows)),
         "failures": [failure for task in tasks for failure in _failures(task)],
         "certificates": [(task.system, _certificate(read_certificate(task.directory))) for task in tasks],
     }
+
+
+def _arrivals(curves: Mapping[str, int]) -> str:
+    return f"Bytes received over time in every run: {', '.join(curves)}; the table has the times"
+
+
+def _multiples(rows: Sequence[Row]) -> str:
+    known = [f"{row.workload}, {row.system}: {row.ratio_to_bound:.2f}" for row in rows if row.ratio_to_bound]
+    return f"Median times as multiples of their bounds. {'; '.join(known)}"
 
 
 def _samples(task: Task) -> list[Sample]:

@@ -20,7 +20,7 @@ PAGE = "index.html"
 STUDIES: Mapping[str, Sequence[str]] = {
     "bujari": ("bujari", "bujari-tcp"),
     "endres": ("endres", "endres-window"),
-    "qpep": ("qpep-loss", "qpep-ack", "qpep", "qpep-pages"),
+    "qpep": ("qpep-loss", "qpep-ack", "qpep", "qpep-loss-systems", "qpep-pages", "qpep-iridium"),
     "kuhn": ("kuhn",),
     "codel": ("geo-codel",),
     "kosek": ("kosek",),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table; `mark` is "within", "short" or nothing."""
+    """A cell of a table; `mark` is nothing, or words of "within", "short", and "cause" for a text that may be long."""
 
     text: str
     mark: str = ""
