@@ -269,6 +269,10 @@ def test_the_site_is_whole_on_a_desk_and_on_a_phone(campaign: directory.Campaign
     assert "&lt;b&gt;Segmentation fault" in text
     assert f"--cell {first}" in text
     assert pl.read_csv(page.parent / "data" / "cells.csv").height == len(campaign.points())
+    ends = pl.read_csv(page.parent / "data" / "ends.csv")
+    quinn = ends.filter(pl.col("role") == "server", pl.col("name") == "quinn", pl.col("case") == "SAT").to_dicts()[0]
+    assert (quinn["pairs"], quinn["n_ok"], quinn["n"]) == (4, 12, 12)
+    assert quinn["least_mbit_s"] <= quinn["median_mbit_s"] <= quinn["most_mbit_s"]
     assert (page.parent / "data" / "relation-sat-as-shipped-satloss-as-shipped.csv").exists()
 
 

@@ -41,6 +41,8 @@ def write(campaign: Campaign) -> Path:
     for part in (CELLS, DATA):
         (target / part).mkdir(parents=True, exist_ok=True)
     table.summary(found).write_csv(target / DATA / "cells.csv")
+    ends = table.ends(found)
+    ends.write_csv(target / DATA / "ends.csv")
     drawn = charts.all_charts(found, runs)
     for chart in drawn:
         (target / DATA / f"{chart.name}.csv").write_text(chart.csv())
@@ -61,6 +63,7 @@ def write(campaign: Campaign) -> Path:
     index = environment.get_template("index.html.j2").render(
         plan=campaign.plan,
         maps=[_heat_map(case, further, some) for (case, further), some in table.groups(found).items()],
+        ends=_by_end(ends),
         charts=[{"chart": chart, "svg": Markup(chart.svg)} for chart in drawn],  # noqa: S704 (drawn by us)
         total=sum(cell.n for cell in found),
         ok=sum(cell.n_ok for cell in found),
@@ -116,6 +119,27 @@ def _heat_map(case: str, further: str, some: Sequence[Cell]) -> dict[str, Any]:
         ],
         "share": None if share is None else {"server": share[0], "client": share[1]},
     }
+
+
+def _by_end(ends: pl.DataFrame) -> list[dict[str, Any]]:
+    """Servers, then clients: for each its cases in a row, the best first by the first case's median."""
+    found = []
+    for role in (table.SERVER, table.CLIENT):
+        mine = ends.filter(pl.col("role") == role)
+        cases = list(dict.fromkeys(mine.select(table.CASE, "further").iter_rows()))
+        rows = [
+            {"name": name, "cells": [_only(part, case, further) for case, further in cases]}
+            for (name,), part in mine.group_by("name", maintain_order=True)
+        ]
+        rows.sort(key=lambda row: [-(cell["median_mbit_s"] or 0.0) if cell else 0.0 for cell in row["cells"]])
+        found.append({"role": role, "cases": [f"{case} {further}".strip() for case, further in cases], "rows": rows})
+    return found
+
+
+def _only(ends: pl.DataFrame, case: str, further: str) -> dict[str, Any] | None:
+    """What an implementation does in one case; None where it has no pairs there."""
+    found = ends.filter(pl.col(table.CASE) == case, pl.col("further") == further).to_dicts()
+    return found[0] if found else None
 
 
 def _square(cell: Cell | None, most: float) -> dict[str, Any]:

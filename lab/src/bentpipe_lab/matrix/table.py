@@ -118,6 +118,24 @@ def summary(found: Sequence[Cell]) -> pl.DataFrame:
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
+def ends(found: Sequence[Cell]) -> pl.DataFrame:
+    """A row for each implementation as server and as client, by case: least, median and most of its pairs' medians."""
+    rows: list[dict[str, Any]] = []
+    for role in (SERVER, CLIENT):
+        for (case, further), some in groups(found).items():
+            for name in sorted({getattr(cell, role) for cell in some}):
+                mine = [cell for cell in some if getattr(cell, role) == name]
+                values = pl.Series([cell.median_bit_s for cell in mine if cell.median_bit_s is not None]) / 1e6
+                figures = {"least": values.min(), "median": values.median(), "most": values.max()}
+                rows.append(
+                    {"role": role, "name": name, "case": case, "further": further, "pairs": values.len(),
+                     **{f"{which}_mbit_s": None if not values.len() else round(float(value), 2)  # type: ignore[arg-type]
+                        for which, value in figures.items()},
+                     "n_ok": sum(cell.n_ok for cell in mine), "n": sum(cell.n for cell in mine)}
+                )  # fmt: skip
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
 def share_of_server(found: Sequence[Cell]) -> tuple[float, float] | None:
     """How much of the variance of a case's medians the server alone explains, and the client alone (eta squared)."""
     have = [cell for cell in found if cell.median_bit_s is not None]
