@@ -22,8 +22,10 @@ def test_emulators_have_one_processor_of_four_and_at_least_one(
     assert divide(allowed, run) == expected
 
 
-def test_one_processor_is_not_divided() -> None:
+def test_one_processor_is_not_divided_and_few_are_not_for_a_path_that_is_alone() -> None:
     assert divide({3}, 0) is None
+    assert divide({0, 1}, 0, alone=True) is None
+    assert divide({0, 1, 2, 3}, 0, alone=True) == (0, {1, 2, 3})
 
 
 def test_this_process_is_kept_from_them_and_let_back() -> None:

@@ -147,7 +147,7 @@ def measure_all(unit: Unit, directory: Path, allowed: Iterable[int] = processors
     done: set[tuple[str, int]] = set()
     try:
         with (
-            processors.kept_from_emulators(allowed) as processor,
+            processors.kept_from_emulators(allowed, alone=unit.alone) as processor,
             _elsewhere(unit, directory, scenario)
             if unit.hosts is not None
             else _here(unit, directory, scenario, processor) as place,

@@ -240,11 +240,12 @@ def execute(campaign: Campaign, progress: Progress, scheduler: str | None = None
     real = any(point.clock == REAL for point in expansion.points)
     # What the engine does beside runs in real time holds no emulator up; simulations want every processor.
     virtual = any(point.clock == VIRTUAL for point in expansion.points)
+    paths = side_by_side.choice(campaign.plan).paths
     with (
         campaign.held(),
-        nullcontext() if virtual or scheduler is not None else processors.kept_from_emulators(),
+        nullcontext() if virtual or scheduler is not None else processors.kept_from_emulators(alone=paths == 1),
         _handlers_put_back() as engines,
-        _workers(scheduler, side_by_side.choice(campaign.plan).paths) as (client, widths),
+        _workers(scheduler, paths) as (client, widths),
     ):
         (campaign.directory / directories.PAUSE).unlink(missing_ok=True)
         if real and scheduler is None:

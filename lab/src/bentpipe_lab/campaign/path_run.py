@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bentpipe_lab.errors import LabError
-from bentpipe_lab.net import interrupt, processors
+from bentpipe_lab.net import interrupt
 from bentpipe_lab.net.tcp import CONTROLLER
 from bentpipe_lab.net.topology import Certificate, Topology, topology
 from bentpipe_lab.records.sample import Outcome, Sample
@@ -72,10 +72,7 @@ def execute(task: Task) -> Certificate | None:
     task.directory.mkdir(parents=True, exist_ok=True)
     tell("building the path")
     with (
-        processors.kept_from_emulators() as processor,
-        topology(
-            task.directory, task.scenario, congestion_control=task.congestion_control, processor=processor
-        ) as path,
+        topology(task.directory, task.scenario, congestion_control=task.congestion_control) as path,
         (task.directory / RECORDS).open("w") as records,
     ):
         system = SYSTEMS[task.system]

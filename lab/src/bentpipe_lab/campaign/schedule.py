@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from bentpipe_lab.analysis import bounds
 from bentpipe_lab.analysis.statistics import median_interval
+from bentpipe_lab.campaign import side_by_side
 from bentpipe_lab.campaign.directory import State
 from bentpipe_lab.campaign.plan import REAL, VIRTUAL, Plan
 from bentpipe_lab.campaign.points import Point
@@ -168,4 +169,4 @@ def _unit(plan: Plan, points: Mapping[str, Point], runs: Sequence[Run]) -> Unit:
     # A cold run is repeated over a path of its own.
     repeats = 0 if any(point.cold for point in its_points) else plan.late_repeats
     hosts = None if plan.hosts is None else plan.hosts.as_data()
-    return unit(its_points, runs, repeats, hosts)
+    return unit(its_points, runs, repeats, hosts, alone=side_by_side.choice(plan).paths == 1)

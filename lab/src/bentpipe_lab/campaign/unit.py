@@ -43,6 +43,8 @@ class Unit:
     late_repeats: int
     hosts: Mapping[str, Any] | None = None
     """Where client and server are, if not on the worker's machine."""
+    alone: bool = False
+    """No other path is measured beside its own."""
 
     @property
     def name(self) -> str:
@@ -52,11 +54,12 @@ class Unit:
 
 
 def unit(
-    points: Sequence[Point], runs: Sequence[Run], late_repeats: int, hosts: Mapping[str, Any] | None = None
-) -> Unit:
+    points: Sequence[Point], runs: Sequence[Run], late_repeats: int, hosts: Mapping[str, Any] | None = None,
+    *, alone: bool = False,
+) -> Unit:  # fmt: skip
     """A unit of runs of points, all of one clock."""
     (clock,) = {point.clock for point in points}
-    return Unit(clock, {point.id: _essence(point) for point in points}, list(runs), late_repeats, hosts)
+    return Unit(clock, {point.id: _essence(point) for point in points}, list(runs), late_repeats, hosts, alone)
 
 
 def _essence(point: Point) -> dict[str, Any]:
