@@ -111,8 +111,8 @@ def test_systems_are_compared_with_direct_over_the_same_link(campaign: directory
     assert {each.reference.variant for each in beside} == {"direct"}
     assert all(each.reference.setting == each.row.setting for each in beside)
     assert all(each.comparison.ratio < 0.7 for each in beside)
-    # One of eight runs that did not end well is worse than all others.
-    assert {each.comparison.effect for each in beside} <= {-1.0, -0.75}
+    # One of eight runs that did not end well is worse than all others, and like one of the reference's.
+    assert {each.comparison.effect for each in beside} <= {-1.0, (8 - 7 * 8) / 64, (7 - 7 * 8) / 64}
 
 
 def test_the_same_runs_give_the_same_tables(campaign: directory.Campaign) -> None:
