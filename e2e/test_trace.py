@@ -20,7 +20,8 @@ name = "lossy"
 [forward]
 rate = "20 Mbit/s"
 delay = "40 ms"
-loss = "1 %"
+# One of 100, and not one of the handshake's: who loses one of those waits for a second.
+loss.periodic = { every = 100, lose = 1, first = 60 }
 queue = "100 kB"
 [return]
 rate = "2 Mbit/s"
