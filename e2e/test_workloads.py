@@ -81,11 +81,19 @@ def test_a_repeated_visit_finds_its_objects_in_the_cache(tmp_path: Path, capsys:
         assert line["result"]["metrics"]["objects_from_cache"] > 60
 
 
-def test_three_loads_of_a_profile_are_timed_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    line = measured(tmp_path, capsys, "web page", {"visit": "three loads", "page": "small"})
+@pytest.mark.parametrize("browser", ["chromium", "firefox"])
+@pytest.mark.parametrize("protocol", ["HTTP/2", "HTTP/3"])
+def test_three_loads_of_a_profile_are_timed_each_and_the_last_is_captured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], protocol: str, browser: str
+) -> None:
+    options = {"visit": "three loads", "page": "small", "protocol": protocol, "browser": browser}
+    line = measured(tmp_path, capsys, "web page", options)
     if line is not None:
-        assert {f"page_load_{number}_s" for number in (1, 2, 3)} <= set(line["result"]["metrics"])
-        assert line["result"]["metrics"]["objects_from_cache"] == 0
+        metrics = line["result"]["metrics"]
+        assert {f"page_load_{number}_s" for number in (1, 2, 3)} <= set(metrics)
+        assert metrics["objects_from_cache"] == 0
+        assert 11_000 <= line["samples"][-1]["received_bytes"] < 22_000
+        assert line["samples"][-1]["at_s"] == pytest.approx(metrics["page_load_s"], abs=1)
 
 
 def test_a_browser_loads_pages_by_http3_through_splitting_proxies(

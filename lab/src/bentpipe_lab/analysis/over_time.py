@@ -18,15 +18,22 @@ _NEARLY = 0.05
 
 def received(samples: Path, rows: Sequence[PointRow]) -> Mapping[str, Sequence[Run]]:
     """The runs of some points that ended well, by point; points without samples are left out."""
+    return {point: list(runs.values()) for point, runs in received_by_run(samples, rows).items()}
+
+
+def received_by_run(samples: Path, rows: Sequence[PointRow]) -> Mapping[str, Mapping[tuple[int, int], Run]]:
+    """The same, each run by its repetition and attempt."""
     if not samples.exists():
         return {}
     names = {"point": pl.String, "repetition": pl.Int64, "attempt": pl.Int64}
     wanted = pl.LazyFrame([(row.point, *run) for row in rows for run in row.good], schema=names, orient="row")
     found = pl.scan_parquet(samples).select(*names, "at_s", "received_bytes").join(wanted, on=list(names))
-    by_point: dict[str, list[Run]] = {}
+    by_point: dict[str, dict[tuple[int, int], Run]] = {}
     for key, frame in found.sort(*names, "at_s").collect().group_by(*names, maintain_order=True):
         at, got = (frame[name].cast(pl.Float64).to_numpy() for name in ("at_s", "received_bytes"))
-        by_point.setdefault(str(key[0]), []).append((np.append(0.0, at), np.append(0.0, got)))
+        point, repetition, attempt = key
+        run = (np.append(0.0, at), np.append(0.0, got))
+        by_point.setdefault(str(point), {})[int(repetition), int(attempt)] = run
     return by_point
 
 

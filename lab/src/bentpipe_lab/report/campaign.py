@@ -24,6 +24,7 @@ from bentpipe_lab.report.charts import Chart, Looks, all_charts
 from bentpipe_lab.report.metrics import described, metric_charts
 from bentpipe_lab.report.over_runs import over_runs
 from bentpipe_lab.report.pages import page_loads
+from bentpipe_lab.report.sequence import sequence_numbers
 from bentpipe_lab.report.style import told
 from bentpipe_lab.report.tables import seconds, times
 from bentpipe_lab.room import room
@@ -52,11 +53,15 @@ def draw(campaign: Campaign) -> Path:
     """Write figures and page from the tables; no run is read."""
     runs = tables.read(campaign.directory)
     rows = analysis.rows(runs)
-    figures = analysis.metric_rows(rows, runs, tables.metrics(campaign.directory))
+    metrics = tables.metrics(campaign.directory)
+    figures = analysis.metric_rows(rows, runs, metrics)
     samples = campaign.directory / tables.SAMPLES_TABLE
     areas = working_areas(rows, samples, _published_means(campaign, figures))
     together = over_runs(rows, samples, Looks(row.variant for row in rows))
-    charts = [*page_loads(rows), *all_charts(rows, samples), *together, *areas, *metric_charts(figures)]
+    charts = [
+        *page_loads(rows), *sequence_numbers(rows, samples, metrics), *all_charts(rows, samples), *together, *areas,
+        *metric_charts(figures),
+    ]  # fmt: skip
     target = campaign.directory / directories.REPORT
     # An earlier report stands until the new one is whole.
     part = target.with_name(f"{target.name}.part")

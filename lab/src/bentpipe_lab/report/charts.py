@@ -254,6 +254,11 @@ def _is_timed(row: PointRow) -> bool:
     return row.workload in WORKLOADS and counts(row.workload) is None and WORKLOADS[row.workload].transfer is None
 
 
+def is_page(row: PointRow) -> bool:
+    """Whether it is a page, of many objects."""
+    return row.workload in WORKLOADS and WORKLOADS[row.workload].timeline
+
+
 def _sweep(
     axis: str, numbers: Mapping[str, float], unit: str, rows: Sequence[PointRow], looks: Looks, *, timed: bool
 ) -> Chart:
@@ -339,8 +344,8 @@ def shown_samples(samples: Path, rows: Sequence[PointRow]) -> dict[str, pl.DataF
 
 
 def over_time(rows: Sequence[PointRow], samples: Path, looks: Looks) -> list[Chart]:
-    """Goodput, window and round-trip time of the first run that ended well, over time."""
-    panels = panels_of(sampled(samples, rows))[:MOST_PANELS]
+    """Goodput, window and round-trip time of the first run that ended well, over time; of pages `sequence` draws it."""
+    panels = panels_of([row for row in sampled(samples, rows) if not is_page(row)])[:MOST_PANELS]
     by_point = shown_samples(samples, [row for _, group in panels for row in group])
     charts = []
     for number_, (title, group) in enumerate(panels, start=1):

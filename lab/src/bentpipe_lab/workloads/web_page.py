@@ -14,7 +14,7 @@ from bentpipe_lab.net.topology import Topology
 from bentpipe_lab.programs import Cargo, Debian, Program
 from bentpipe_lab.records.sample import Outcome
 from bentpipe_lab.workloads.contract import QUIC, TCP, Metric, Option, Workload
-from bentpipe_lab.workloads.programs import har, inside
+from bentpipe_lab.workloads.programs import arrived, har, inside
 
 CHROMIUM, CHROMEDRIVER = Debian("chromium"), Debian("chromedriver", package="chromium-driver")
 FIREFOX, GECKODRIVER = Debian("firefox-esr"), Cargo("geckodriver", pinned="0.37.1")
@@ -27,8 +27,8 @@ BROWSERS: Mapping[str, Sequence[Program]] = {
 VISITS = {"cold": 1, "repeat": 2, "three loads": 3}
 """Loads with one profile, the browser restarted before each; the last one counts.
 
-A cold visit has nothing; a repeated one has what the first left, its cache included; of three loads each is timed, and
-content is never cached, as Thomas et al. did.
+A cold visit has nothing; a repeated one has what the first left, its cache included; of three loads each is timed,
+content is never cached, and how the last one's bytes arrive is recorded, as Thomas et al. did.
 """
 TLS_AND_DOCUMENT = 2
 """Round trips before the first object: TLS 1.3 from end to end, then the document."""
@@ -48,7 +48,7 @@ class WebPage(Workload):
     demo_runs: ClassVar[Mapping[str, int]] = {}
     overhead_s = 30.0
     timeline = True
-    programs = (web.CADDY, web.DNSMASQ, *(program for each in BROWSERS.values() for program in each))
+    programs = (web.CADDY, web.DNSMASQ, arrived.TCPDUMP, *(program for each in BROWSERS.values() for program in each))
     options: ClassVar[Mapping[str, Option]] = {
         "page": Option("kepler", check=pages.page),
         "protocol": Option("HTTP/2", tuple(har.PROTOCOLS)),
@@ -74,7 +74,8 @@ class WebPage(Workload):
 
     def needs(self) -> Sequence[Program]:
         """The server and the chosen browser."""
-        return (web.CADDY, web.DNSMASQ, *BROWSERS[self.option("browser")])
+        captures = [arrived.TCPDUMP] if self.option("visit") == "three loads" else []
+        return (web.CADDY, web.DNSMASQ, *captures, *BROWSERS[self.option("browser")])
 
     def run(self, path: Topology) -> Outcome:
         """Load it in a new profile; HAR and screenshot of the load that counts are kept."""
@@ -94,7 +95,12 @@ class WebPage(Workload):
                 "loads": VISITS[visit], "count_all": visit == "three loads", "keep_cache": visit == "repeat",
                 "limit_s": LIMIT_S, "pin": server.pin, "authority": str(server.authority),
                 "profile": str(Path(profile, "profile")), "log": str(kept / "driver.log"),
-                "screenshot": str(kept / "screenshot.png"), "har": str(kept / "page.har"), **_places(browser),
+                "screenshot": str(kept / "screenshot.png"), "har": str(kept / "page.har"),
+                "capture": {
+                    "device": "lan0", "port": content.WEB_PORT, "file": str(Path(profile, "load.pcap")),
+                    "keys": str(Path(profile, "keys.log")),
+                } if visit == "three loads" else None,
+                **_places(browser),
             }  # fmt: skip
             return inside.task(path, "browse", fields, server.resolver)
 

@@ -6,9 +6,11 @@ that the browser's start and the lookup of the first name are not in them.
 """
 
 import json
+import os
 import subprocess
 import sys
-from dataclasses import asdict
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,10 @@ from selenium import webdriver
 from selenium.common.exceptions import TimeoutException, WebDriverException
 from selenium.webdriver.remote.webdriver import WebDriver
 
+from bentpipe_lab.errors import LabError
 from bentpipe_lab.records.sample import Outcome
 from bentpipe_lab.records.verdict import Verdict
-from bentpipe_lab.workloads.programs import har
+from bentpipe_lab.workloads.programs import arrived, har
 
 SETTLE_S = 0.3
 """The largest paint is told a moment after it happened."""
@@ -48,6 +51,9 @@ def main() -> int:
     """Read a task, load its page, print what came of it."""
     task = json.load(sys.stdin)
     outcome = Outcome(Verdict.FAILED, detail="nothing was loaded")
+    if task["capture"]:
+        # Chromium and Firefox both write their TLS secrets there.
+        os.environ["SSLKEYLOGFILE"] = task["capture"]["keys"]
     times: dict[str, float] = {}
     for number in range(1, task["loads"] + 1):
         outcome = _load(task, counted=number == task["loads"])
@@ -57,8 +63,28 @@ def main() -> int:
             times[f"page_load_{number}_s"] = outcome.metrics["page_load_s"]
             times[f"response_start_{number}_s"] = outcome.metrics["response_start_s"]
     outcome.metrics.update(times)
+    if task["capture"] and outcome.verdict is Verdict.OK:
+        outcome = _with_arrivals(outcome, task["capture"])
     json.dump(asdict(outcome), sys.stdout)
     return 0
+
+
+def _with_arrivals(outcome: Outcome, capture: dict[str, Any]) -> Outcome:
+    """With how its bytes arrived; a load that ended well has done so whether this is known or not."""
+    try:
+        return replace(
+            outcome, samples=arrived.samples(Path(capture["file"]), Path(capture["keys"]), outcome.bytes_received)
+        )
+    except LabError as error:
+        return replace(outcome, detail=f"how its bytes arrived is not known: {error}")
+
+
+def _captured(task: dict[str, Any], *, counted: bool) -> AbstractContextManager[None]:
+    """A capture of the load that counts, where one is wanted."""
+    if not counted or not task["capture"]:
+        return nullcontext()
+    capture = task["capture"]
+    return arrived.captured(capture["device"], capture["port"], Path(capture["file"]))
 
 
 def _load(task: dict[str, Any], *, counted: bool) -> Outcome:
@@ -70,8 +96,9 @@ def _load(task: dict[str, Any], *, counted: bool) -> Outcome:
     try:
         browser.set_page_load_timeout(task["limit_s"])
         browser.set_script_timeout(SETTLE_S + 30)
-        browser.get(task["url"])
-        seen = browser.execute_async_script(TIMINGS, SETTLE_S)
+        with _captured(task, counted=counted):
+            browser.get(task["url"])
+            seen = browser.execute_async_script(TIMINGS, SETTLE_S)
         outcome = judged(task, seen)
         if counted:
             browser.save_screenshot(task["screenshot"])
