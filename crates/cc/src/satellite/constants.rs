@@ -221,6 +221,17 @@ pub(super) mod queue {
 }
 
 /// The drain probe.
+pub(super) mod brief_queue {
+    /// Share of the target above which a sample may have met a queue.
+    pub(in crate::satellite) const HIGH: f64 = 0.5;
+    /// Share of the pipe that meets a queue that stays. On a full path all of it does, or nearly; jitter redrawn some
+    /// sixty times a round trip made a sixth to a third of it (decision 0005, *Jitter on fast links*).
+    pub(in crate::satellite) const STAYING_SHARE: f64 = 0.5;
+    /// Rounds with high samples and no queue that stays, until such samples are taken for jitter. One round more or
+    /// less: decision 0005, there.
+    pub(in crate::satellite) const BRIEF_ROUNDS: u32 = 2;
+}
+
 pub(super) mod drain_probe {
     use bentpipe_units::Span;
 

@@ -2,6 +2,7 @@
 
 use bentpipe_units::{Span, Time};
 
+use super::constants::brief_queue::HIGH as HIGH_SAMPLE;
 use super::constants::*;
 use super::losses::Verdict;
 use super::{Path, Phase, Satellite, drain_probe};
@@ -117,7 +118,7 @@ impl Satellite {
             && let Some(rate) = self.delivery.rate(rtt)
         {
             // Without a queue it was the sender that was slow: its timers were late.
-            let path = self.standing() > 0.5 * self.target();
+            let path = self.standing() > HIGH_SAMPLE * self.target();
             self.rate = if path { rate } else { rate.max(self.rate) }.max(self.packet);
         }
         // What the path once carried counts less and less.
@@ -130,7 +131,8 @@ impl Satellite {
             rtt,
             standing: self.queue.standing(),
             target: self.target() / self.rate,
-            doubtful: self.round.queued && self.rate < REDUCED_RATE * self.capacity,
+            doubtful: (self.round.queued || self.brief_queue.was_high())
+                && self.rate < REDUCED_RATE * self.capacity,
             urgent: self.competitive.suspects_competitor(),
             busy: !app_limited && self.competitive.window() == 0.0,
         });
@@ -140,6 +142,7 @@ impl Satellite {
             if verdict == drain_probe::Verdict::LongerPath {
                 self.queue.rebase();
                 self.round.queued = false;
+                self.brief_queue.on_longer_path();
             }
         }
     }

@@ -29,6 +29,7 @@ mod constants;
 mod train;
 mod start;
 mod queue;
+mod brief_queue;
 mod cruise;
 mod drain_probe;
 mod losses;
@@ -45,6 +46,7 @@ use crate::convert::whole;
 use crate::delivery::DeliveryRate;
 use crate::resume::{Path, PathMemory};
 use crate::{Acked, AcksDone, Congestion, Controller, Lost, Sent};
+use brief_queue::BriefQueue;
 use competitive_mode::CompetitiveMode;
 use constants::*;
 use drain_probe::DrainProbe;
@@ -91,6 +93,7 @@ pub struct Satellite {
     train: Train,
     delivery: DeliveryRate,
     queue: Queue,
+    brief_queue: BriefQueue,
     competitive: CompetitiveMode,
     /// Bytes per second that the path delivers to this flow.
     rate: f64,
@@ -189,6 +192,7 @@ impl Satellite {
             train: Train::default(),
             delivery: DeliveryRate::default(),
             queue: Queue::default(),
+            brief_queue: BriefQueue::default(),
             competitive: CompetitiveMode::default(),
             rate: 0.0,
             capacity: 0.0,
@@ -321,6 +325,7 @@ impl Satellite {
             loss: lost as f64 / (acked + lost).max(1) as f64,
             ..Round::default()
         };
+        self.brief_queue.on_round(self.pipe(), app_limited);
         let own = self.own_window();
         (self.marked).on_round(now, self.rtt().as_secs_f64(), self.packet, own);
         self.careful_rounds = self.careful_rounds.saturating_sub(1);
@@ -434,6 +439,7 @@ impl Controller for Satellite {
         self.frame.0 += packet.bytes;
         self.round.acked_packets += 1;
         self.round.acked += packet.bytes;
+        self.brief_queue.on_acked(packet.bytes);
         let growth = match self.phase {
             Phase::Start if !self.train.is_out() => 1.0,
             Phase::SlowStart { .. } => SLOW_START_GROWTH,
@@ -481,7 +487,9 @@ impl Controller for Satellite {
         self.delivery.on_acks_done(now, end.app_limited, busy, rtt);
         self.base_steady &= base_before - self.base() < BASE_NOISE;
         self.round.app_limited |= end.app_limited;
-        if self.standing() > 0.5 * self.target() {
+        let (standing, target, pipe) = (self.standing(), self.target(), self.pipe());
+        let reduced = self.rate < REDUCED_RATE * self.capacity;
+        if (self.brief_queue).on_acks_done(standing, target, pipe, reduced) {
             self.round.queued = true;
             self.probe_step = 0;
         }
