@@ -47,6 +47,8 @@ pub(super) const TRIAL_SHARE: f64 = 0.75;
 pub(super) const CRUISE_SHARE: f64 = 0.97;
 /// How long the trial rate must have been coming back before it is judged, share of a round trip.
 pub(super) const TRIAL_TIME: f64 = 0.05;
+/// Packets of it that must have come back by then: fewer show no rate (decision 0005, *The first 100 kB*).
+pub(super) const TRIAL_PACKETS: f64 = 8.0;
 /// A path remembered from an earlier connection is tried at half its rate (RFC 9959, section 4.3).
 pub(super) const RESUME_SHARE: f64 = 0.5;
 /// A base round trip that falls by more seconds than this with a train was not known before it.
@@ -54,11 +56,16 @@ pub(super) const BASE_NOISE: f64 = 0.001;
 /// Rounds in which the rate that a train has shown is given up when acknowledgements turn out
 /// to come in slots, or through jitter.
 pub(super) const TRAIN_DOUBT_ROUNDS: u32 = 12;
+/// For so long a receiver may wait with an acknowledgement (max_ack_delay, RFC 9000, section 18.2).
+pub(super) const MAX_ACK_DELAY: Span = Span::from_millis(25);
 /// Growth of the window in a round of slow start, share of itself. Doubling would fill a queue
 /// of one bandwidth-delay product before the first of it is seen.
 pub(super) const SLOW_START_GROWTH: f64 = 0.75;
 /// Growth of the average round trip that ends slow start, share of the base round trip.
 pub(super) const EXIT_RTT_GROWTH: f64 = 0.1;
+/// Round trips for which held packets count in the average round trip: it forgets an eighth with each acknowledgement
+/// (RFC 9002, section 5.3).
+pub(super) const SILENCE_IN_AVERAGE: f64 = 3.0;
 /// Standing queue that says that the path is full, share of the base round trip: it ends slow start.
 pub(super) const FULL_QUEUE: f64 = 0.25;
 /// Own packets in it from which it says how much the path carries; one of fewer is made by others, or
@@ -202,6 +209,8 @@ pub(super) mod queue {
     pub(in crate::satellite) const BASE_WINDOW: Span = Span::from_millis(10_000);
     /// Half of that: how often the queue is let run dry, so that one dry moment is always inside.
     pub(in crate::satellite) const HALF_BASE_WINDOW: Span = Span::from_millis(5_000);
+    /// Share of a full packet by which one may be shorter and takes as long.
+    pub(in crate::satellite) const SHORT: f64 = 0.1;
     /// The least of fewer samples than this is mostly jitter, if their round trip has as many.
     pub(in crate::satellite) const MIN_SAMPLES: usize = 12;
     /// How long fewer samples are waited for: late timers delay no longer, and a flow with few

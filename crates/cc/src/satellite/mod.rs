@@ -127,6 +127,8 @@ pub struct Satellite {
     rate_before_trial: f64,
     /// Bytes per second that came through before it.
     delivered_before_trial: f64,
+    /// Bytes per second that came through in the best round of slow start.
+    most_delivered: f64,
     /// Rounds in which the rate is raised by the first steps only.
     careful_rounds: u32,
     /// The rate was remembered, and has not been confirmed yet.
@@ -161,8 +163,6 @@ struct Round {
     lost_packets: u64,
     /// Bytes acknowledged in the round before.
     acked_before: u64,
-    /// Bytes per second that came through in it.
-    delivered_before: f64,
     /// Bytes in flight when it began: what is acknowledged in it met a queue of them.
     in_flight: u64,
     /// Loss share of the round before.
@@ -214,6 +214,7 @@ impl Satellite {
             losses: Losses::default(),
             rate_before_trial: 0.0,
             delivered_before_trial: 0.0,
+            most_delivered: 0.0,
             careful_rounds: 0,
             resumed: false,
             training: false,
@@ -232,6 +233,15 @@ impl Satellite {
     /// The round trip without any queue, seconds.
     fn base(&self) -> f64 {
         self.queue.base().unwrap_or(self.initial_rtt).as_secs_f64()
+    }
+
+    /// Seconds that a byte takes at the rate at which the path delivers; 0 as long as that is not known.
+    fn per_byte(&self) -> f64 {
+        if self.rate > 0.0 {
+            1.0 / self.rate
+        } else {
+            0.0
+        }
     }
 
     /// Bytes that fill the pipe at the delivered rate.
@@ -284,7 +294,13 @@ impl Satellite {
     /// Whether acknowledgements were held until a round trip ago: what waited with them looks like a queue,
     /// and the time that they waited like a slow path.
     fn is_behind_silence(&self, now: Time) -> bool {
-        (self.silence.end()).is_some_and(|end| now < end + self.rtt())
+        self.is_behind_silence_by(now, 1.0)
+    }
+
+    /// The same, until so many round trips ago.
+    fn is_behind_silence_by(&self, now: Time, round_trips: f64) -> bool {
+        let over = Span::from_nanos(whole(1e9 * round_trips * self.rtt().as_secs_f64()));
+        (self.silence.end()).is_some_and(|end| now < end + over)
     }
 
     /// As much of the time before `now` as has no silence in it.
@@ -320,11 +336,11 @@ impl Satellite {
             started: now,
             count: count + 1,
             acked_before: acked,
-            delivered_before: delivered,
             in_flight: self.delivery.in_flight(),
             loss: lost as f64 / (acked + lost).max(1) as f64,
             ..Round::default()
         };
+        self.most_delivered = self.most_delivered.max(delivered);
         self.brief_queue.on_round(self.pipe(), app_limited);
         let own = self.own_window();
         (self.marked).on_round(now, self.rtt().as_secs_f64(), self.packet, own);
@@ -481,7 +497,7 @@ impl Controller for Satellite {
         } else {
             Span::ZERO
         };
-        self.queue.on_acks_done(now, self.rtt(), grain);
+        (self.queue).on_acks_done(now, self.rtt(), grain, self.packet, self.per_byte());
         let rtt = self.queue.base().unwrap_or(self.initial_rtt);
         let busy = self.phase == Phase::Cruise && self.is_full();
         self.delivery.on_acks_done(now, end.app_limited, busy, rtt);
@@ -513,7 +529,7 @@ impl Controller for Satellite {
                             };
                             let least = match self.train.is_whole() {
                                 true => 2.0 * self.initial_window,
-                                false => self.twice_arrived(self.train.arrived()),
+                                false => self.behind_cut_train(rtt),
                             };
                             self.start_slow_start(now, least);
                         }
@@ -536,6 +552,8 @@ impl Controller for Satellite {
                 };
                 let more = self.rtt().as_secs_f64() - average.as_secs_f64();
                 let full = more > (EXIT_RTT_GROWTH * self.base()).max(2.0 * self.queue.noise());
+                // What was held stays in the average for some round trips more.
+                let full = full && !self.is_behind_silence_by(now, SILENCE_IN_AVERAGE);
                 if !self.is_behind_silence(now) && (full || self.is_full()) {
                     self.leave_slow_start(now);
                 }
@@ -544,7 +562,7 @@ impl Controller for Satellite {
                 back: Some(back),
                 capacity,
                 ..
-            } if now.since(back).as_secs_f64() >= TRIAL_TIME * self.base() => {
+            } if now.since(back).as_secs_f64() >= self.trial_time() => {
                 if self.queue_is_long() {
                     // Safe retreat (RFC 9959, section 4.4).
                     if std::mem::take(&mut self.resumed) {

@@ -66,6 +66,11 @@ impl Satellite {
         };
     }
 
+    /// Seconds for which a trial must have been coming back before it is judged.
+    pub(super) fn trial_time(&self) -> f64 {
+        (TRIAL_TIME * self.base()).max(TRIAL_PACKETS * self.packet / self.rate.max(self.packet))
+    }
+
     /// Bytes per second that the path has carried.
     pub(super) fn confirmed(&self) -> f64 {
         match self.phase {
@@ -79,9 +84,22 @@ impl Satellite {
         (2.0 * arrived).clamp(2.0 * self.packet, 2.0 * self.initial_window)
     }
 
+    /// First window behind a train that a short queue has cut: twice what a round trip would carry of what came through. What came
+    /// within the time for which acknowledgements may wait does not say how fast the path is; so the initial window, once more.
+    pub(super) fn behind_cut_train(&self, rtt: Span) -> f64 {
+        let twice = self.twice_arrived(self.train.arrived());
+        let after = self.train.arrived_after(rtt);
+        if after <= MAX_ACK_DELAY {
+            return self.initial_window.max(twice);
+        }
+        let of_round_trip = rtt.as_secs_f64() / after.as_secs_f64();
+        (twice * of_round_trip).min(self.initial_window).max(twice)
+    }
+
     /// Slow start, from the rate as it is known, or from a window of `least` bytes.
     pub(super) fn start_slow_start(&mut self, now: Time, least: f64) {
         self.training = false;
+        self.most_delivered = 0.0;
         self.start_window = self.pipe().max(least);
         self.phase = Phase::SlowStart {
             average: self.rtt(),
@@ -112,12 +130,14 @@ impl Satellite {
         let unmeasured = if self.loses_much() { round } else { window };
         let over = self.without_silence(now, over);
         let measured = self.delivery.rate(over).unwrap_or(unmeasured);
-        // Acknowledgements that pause for a moment say nothing against what a whole round has brought. Behind losses
-        // that may have been the queue's, which is full now.
-        let least = match self.round.lost {
-            0 => self.round.delivered_before,
-            _ => 0.0,
+        // Acknowledgements that pause say nothing against what a whole round has brought.
+        // While packets were held a short queue was full, and no round has shown what the path carries. Half of the window
+        // is what any controller keeps (RFC 9002, section 7.3.2), once it has grown by what arrived.
+        let grown = self.start_window > 2.0 * self.initial_window;
+        let half = match grown && self.is_behind_silence_by(now, SILENCE_IN_AVERAGE) {
+            true => 0.5 * window,
+            false => 0.0,
         };
-        self.cruise_at(now, measured.max(least));
+        self.cruise_at(now, measured.max(self.most_delivered).max(half));
     }
 }

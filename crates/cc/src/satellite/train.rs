@@ -33,6 +33,8 @@ pub(super) struct Train {
     delayed: (f64, f64),
     /// First acknowledgement: when.
     from: Option<Time>,
+    /// And the latest.
+    to: Time,
     /// Packets and bytes acknowledged after it.
     since: (u64, u64),
     /// The steepest slope from the first acknowledgement: one that was delayed for want
@@ -105,6 +107,12 @@ impl Train {
         self.arrived.1 as f64
     }
 
+    /// How long after the first of it was due, with a round trip of `base`, the last of it was acknowledged.
+    pub(super) fn arrived_after(&self, base: Span) -> Span {
+        self.first
+            .map_or(Span::ZERO, |first| self.to.since(first + base))
+    }
+
     /// Share of its packets that were lost.
     pub(super) fn lost_share(&self) -> f64 {
         f64::from(self.lost) / f64::from(PACKETS)
@@ -124,6 +132,7 @@ impl Train {
         }
         let (packets, bytes) = std::mem::take(&mut self.frame);
         if packets > 0 {
+            self.to = now;
             self.arrived.0 += packets;
             self.arrived.1 += bytes;
             let due = self.first.map_or(now, |first| first + base);
