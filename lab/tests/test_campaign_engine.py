@@ -160,6 +160,49 @@ def test_killed_it_loses_what_was_in_flight_and_goes_on_to_the_same_bytes(
     assert set(noted(campaign).values()) == {1}
 
 
+def test_killed_it_leaves_no_simulation_running(tmp_path: Path) -> None:
+    hour = """
+name = "hour"
+[axes]
+scenario = "geo"
+system = "quic"
+workload = "perf"
+"workload.seconds" = 3600
+"""
+    campaign = begun(tmp_path, hour)
+    with program("bentpipe_lab", "resume", str(campaign.directory)) as child:
+        until(lambda: simulations_of(child.pid) or child.poll() is not None)
+        running = simulations_of(child.pid)
+        assert running, "it ended before anybody could kill it"
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+    deadline = time.monotonic() + 10
+    while any(is_running(process) for process in running):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def simulations_of(process: int) -> list[int]:
+    """The simulators that a process has started."""
+    threads = Path("/proc", str(process), "task").glob("*/children")
+    children = [int(child) for thread in threads for child in thread.read_text().split()]
+    return [child for child in children if "sim" in command_of(child)]
+
+
+def command_of(process: int) -> list[str]:
+    try:
+        return Path("/proc", str(process), "cmdline").read_text().split("\0")
+    except OSError:
+        return []
+
+
+def is_running(process: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path("/proc", str(process), "status").read_text()
+    except FileNotFoundError:
+        return False
+
+
 def test_interrupted_it_ends_in_order_and_can_be_resumed(tmp_path: Path, uninterrupted: dict[str, bytes]) -> None:
     campaign = begun(tmp_path, LONGER)
     with program("bentpipe_lab", "resume", str(campaign.directory)) as child:

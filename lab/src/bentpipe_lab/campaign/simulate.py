@@ -21,6 +21,8 @@ from bentpipe_lab.records import parts, simulation
 from bentpipe_lab.room import lacks_room
 
 POLL_S = 0.05
+ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")
+"""Before a command: it ends with whoever started it, however that ends."""
 
 
 def execute(unit: Unit, store: Store, stop: threading.Event) -> list[dict[str, Any]]:
@@ -68,8 +70,9 @@ def _run(plan: str, directory: Path, stop: threading.Event) -> list[str]:
     command = [str(host.binary()), "sim", str(file), "--out", str(directory)]
     with (directory / "log").open("w") as log:
         child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True
-        )
+            [*ENDS_WITH_US, *command],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
+        )  # fmt: skip
         try:
             while child.poll() is None:
                 if stop.wait(POLL_S):
