@@ -17,12 +17,11 @@ from bentpipe_lab.campaign.store import PROVENANCE, RECORDS, RESULT, RESULT_SCHE
 from bentpipe_lab.campaign.unit import Run, Unit
 from bentpipe_lab.errors import DiskFullError, ProgramError
 from bentpipe_lab.net import host
+from bentpipe_lab.net.process import ENDS_WITH_US
 from bentpipe_lab.records import parts, simulation
 from bentpipe_lab.room import lacks_room
 
 POLL_S = 0.05
-ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")
-"""Before a command: it ends with whoever started it, however that ends."""
 
 
 def execute(unit: Unit, store: Store, stop: threading.Event) -> list[dict[str, Any]]:

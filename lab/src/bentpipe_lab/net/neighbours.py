@@ -5,7 +5,9 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-LOOP = ("setpriv", "--pdeathsig", "KILL", "sh", "-c", '[ "$PPID" = "$1" ] || exit; while :; do :; done', "busy")
+from bentpipe_lab.net.process import ENDS_WITH_US
+
+LOOP = (*ENDS_WITH_US, "sh", "-c", '[ "$PPID" = "$1" ] || exit; while :; do :; done', "busy")
 """Ends with whoever started it, whose process number is to follow, however that ends: also if that was before the
 signal was asked for.
 """

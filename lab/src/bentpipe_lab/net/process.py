@@ -11,6 +11,8 @@ from bentpipe_lab.errors import ProgramError
 
 PATIENCE_S = 60.0
 """How long a program may take over something that it does at once on an idle machine."""
+ENDS_WITH_US = ("setpriv", "--pdeathsig", "KILL")
+"""Before a command: it ends with whoever started it, however that ends."""
 
 
 class Process:
