@@ -93,6 +93,10 @@ impl Satellite {
         } else {
             self.rate = 0.0;
             self.start_window = self.initial_window;
+            // A trial or a slow start whose packets are gone shows nothing any more; a train that is out may still come back.
+            if self.phase != Phase::Start {
+                self.start_slow_start_behind(now, self.initial_window);
+            }
         }
     }
 }

@@ -186,6 +186,8 @@ pub(super) mod train {
     pub(in crate::satellite) const MIN_ACKED: u64 = 5;
     /// Of fewer that arrived the delay shows nothing: others were lost, and what waited is not known.
     pub(in crate::satellite) const WHOLE: u64 = 15;
+    /// Packets' time without an acknowledgement, in the middle of a train: more than any acknowledgement waits for, and the path stands still.
+    pub(in crate::satellite) const STOPPED: f64 = 8.0;
     /// A first acknowledgement that is later by so many seconds than without a queue may have come in
     /// one lump with the others; and so much of the time that a train has taken is late timers'.
     pub(in crate::satellite) const LATE: f64 = 0.005;

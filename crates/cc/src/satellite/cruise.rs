@@ -100,7 +100,10 @@ impl Satellite {
                 (Span::ZERO, half, quarter)
             };
             let since = now.since(began);
+            // Nor does a silence since then show a slow link: what came behind it does, once it has for a while.
+            let over = self.without_silence(now, over);
             if since >= from
+                && over >= quarter
                 && (since <= until || !self.fall_measured)
                 && let Some(recent) = self.delivery.rate(over)
             {

@@ -483,6 +483,16 @@ impl Controller for Satellite {
             self.delivery.restart();
             self.hold(now);
             self.blackout_losses_until = now + self.rtt() + self.rtt();
+            match &mut self.phase {
+                // What came back of a trial were the probes of the blackout: it begins again.
+                Phase::Trial { since, back, .. } => (*since, *back) = (now, None),
+                // A train across a blackout shows the blackout.
+                Phase::Start if self.train.has_stopped(now) => {
+                    let least = self.behind_cut_train(self.rtt());
+                    self.start_slow_start_behind(now, least);
+                }
+                _ => {}
+            }
         }
         if self.silence.on_acks_done(now, self.base(), self.rtt()) {
             let measured = now + self.rtt() + MIN_RATE_INTERVAL;
@@ -520,18 +530,11 @@ impl Controller for Satellite {
                     match shown {
                         Some(shown) => self.on_train(now, shown),
                         None => {
-                            // What the train has lost, it has lost as a burst.
-                            self.slow_start_from = self.last_sent;
-                            self.round = Round {
-                                started: self.last_sent,
-                                count: self.round.count + 1,
-                                ..Round::default()
-                            };
                             let least = match self.train.is_whole() {
                                 true => 2.0 * self.initial_window,
                                 false => self.behind_cut_train(rtt),
                             };
-                            self.start_slow_start(now, least);
+                            self.start_slow_start_behind(now, least);
                         }
                     }
                 } else if !self.train.is_out() && self.is_full() && !self.is_behind_silence(now) {

@@ -4,7 +4,7 @@ use bentpipe_units::{Span, Time};
 
 use super::constants::*;
 use super::train::{Shown, Train};
-use super::{Phase, Satellite, constants};
+use super::{Phase, Round, Satellite, constants};
 
 impl Satellite {
     /// A round has ended; after some without a queue another train asks for more.
@@ -106,6 +106,17 @@ impl Satellite {
             since: now,
             back: None,
         };
+    }
+
+    /// The same behind a burst or an outage: what was lost of the packets sent until now says nothing against it.
+    pub(super) fn start_slow_start_behind(&mut self, now: Time, least: f64) {
+        self.slow_start_from = self.last_sent;
+        self.round = Round {
+            started: self.last_sent,
+            count: self.round.count + 1,
+            ..Round::default()
+        };
+        self.start_slow_start(now, least);
     }
 
     /// There is a queue: what it delivers is what the path carries.

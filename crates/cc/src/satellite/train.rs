@@ -3,6 +3,7 @@
 
 use bentpipe_units::{Span, Time};
 
+use super::constants::MAX_ACK_DELAY;
 use super::constants::train::*;
 use crate::{Acked, Sent};
 
@@ -111,6 +112,23 @@ impl Train {
     pub(super) fn arrived_after(&self, base: Span) -> Span {
         self.first
             .map_or(Span::ZERO, |first| self.to.since(first + base))
+    }
+
+    /// Whether some of it was acknowledged, and then nothing for [`STOPPED`] times as long as its packets are apart: a slow link keeps their spacing.
+    pub(super) fn has_stopped(&self, now: Time) -> bool {
+        let (from, first) = match self.from {
+            Some(from) => (from, self.arrived.0 - self.since.0),
+            None => return false,
+        };
+        let apart = if self.since.0 > 0 {
+            self.to.since(from).as_secs_f64() / self.since.0 as f64
+        } else if first > 1 {
+            // They arrived within the time for which their acknowledgement may wait.
+            MAX_ACK_DELAY.as_secs_f64() / (first - 1) as f64
+        } else {
+            return false;
+        };
+        now.since(self.to).as_secs_f64() > STOPPED * apart
     }
 
     /// Share of its packets that were lost.
