@@ -25,7 +25,8 @@ impl Satellite {
         // Few packets fill a short pipe: those that are in flight, or were, are a long queue there.
         let ours = in_flight.max(self.delivery.in_flight()) as f64;
         let holds = !self.is_short_pipe() || self.capacity * standing > ours + self.packet;
-        standing > FOREIGN_QUEUE * self.base() && holds
+        let own = FOREIGN_STALLS * self.stalls();
+        standing > own.max(FOREIGN_QUEUE * self.base()) && holds
     }
 
     /// A queue has marked; it may be `long`.

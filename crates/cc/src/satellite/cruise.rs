@@ -120,6 +120,12 @@ impl Satellite {
             && !self.losses.is_trying()
             && let Some(rate) = self.delivery.rate(rtt)
         {
+            // On a short way a stall of a host is most of a round trip.
+            let longer = match self.stalls() > MIN_TARGET {
+                true => self.delivery.rate(rtt.max(MIN_RATE_INTERVAL)),
+                false => None,
+            };
+            let rate = rate.max(longer.unwrap_or(rate));
             // Without a queue it was the sender that was slow: its timers were late.
             let path = self.standing() > HIGH_SAMPLE * self.target();
             self.rate = if path { rate } else { rate.max(self.rate) }.max(self.packet);

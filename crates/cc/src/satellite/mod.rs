@@ -259,7 +259,18 @@ impl Satellite {
         // Where the way is shorter than hosts are quick, what they do in one go is no queue of the path's.
         own.min(MAX_TARGET * self.pipe())
             .max(MIN_TARGET * self.rate)
+            .max(self.marked_target * self.stalls() * self.rate)
             .max(self.ack_wait() * self.rate)
+    }
+
+    /// Seconds for which hosts that are busy stand still: a path on which no queue outlasts that is idle meanwhile.
+    fn stalls(&self) -> f64 {
+        // A packet more or less is a step on a short pipe, and in the beginning it is not known whether it is one.
+        let known = self.phase == Phase::Cruise && self.rounds > TRAIN_DOUBT_ROUNDS;
+        if !known || self.is_short_pipe() {
+            return 0.0;
+        }
+        (STALLS * self.queue.jitter()).min(MAX_STALLS.min(MAX_STALLS_SHARE * self.base()))
     }
 
     /// Seconds that packets wait for their acknowledgement where a timer sends it, not the
@@ -528,7 +539,10 @@ impl Controller for Satellite {
                 }
                 if let Some(shown) = self.train.on_acks_done(now, rtt, self.base_steady) {
                     match shown {
-                        Some(shown) => self.on_train(now, shown),
+                        Some(mut shown) => {
+                            shown.doubtful |= self.train.contradicts_itself(rtt);
+                            self.on_train(now, shown);
+                        }
                         None => {
                             let least = match self.train.is_whole() {
                                 true => 2.0 * self.initial_window,

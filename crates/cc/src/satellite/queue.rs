@@ -107,13 +107,14 @@ impl Queue {
         }
     }
 
+    /// Mean step from one sample to the next, seconds.
+    pub(super) fn jitter(&self) -> f64 {
+        self.jitter * 1e-9
+    }
+
     /// Seconds of jitter, where there is any to speak of.
     pub(super) fn noise(&self) -> f64 {
-        if self.is_noisy() {
-            self.jitter * 1e-9
-        } else {
-            0.0
-        }
+        if self.is_noisy() { self.jitter() } else { 0.0 }
     }
 
     /// Whether samples jump: by slots of the return link, or by jitter.

@@ -41,6 +41,8 @@ pub(super) struct Train {
     /// The steepest slope from the first acknowledgement: one that was delayed for want
     /// of packets shows less than the path carries.
     shown: Option<f64>,
+    /// How many slopes there were.
+    slopes: u32,
     lost: u32,
     later: bool,
     done: bool,
@@ -131,6 +133,18 @@ impl Train {
         now.since(self.to).as_secs_f64() > STOPPED * apart
     }
 
+    /// Whether two acknowledgements are all that has shown a rate, at which far more than the train fits into a round trip of `base`, and the
+    /// first came sooner than its packets do at that rate: then the second was late, or the base came with the first.
+    pub(super) fn contradicts_itself(&self, base: Span) -> bool {
+        let Some(shown) = self.shown.filter(|_| self.slopes == 1) else {
+            return false;
+        };
+        let first = (self.arrived.1 - self.since.1) as f64;
+        let packet = self.arrived.1 as f64 / self.arrived.0 as f64;
+        let soon = self.late * shown < SOON * (first - packet);
+        soon && shown * base.as_secs_f64() > self.bytes as f64
+    }
+
     /// Share of its packets that were lost.
     pub(super) fn lost_share(&self) -> f64 {
         f64::from(self.lost) / f64::from(PACKETS)
@@ -170,6 +184,7 @@ impl Train {
                 let over = self.from.map_or(0.0, |from| now.since(from).as_secs_f64());
                 if self.since.0 >= MIN_ACKED && over > 0.0 {
                     let slope = self.since.1 as f64 / over;
+                    self.slopes += 1;
                     self.shown = Some(self.shown.map_or(slope, |shown| shown.max(slope)));
                 }
             }
