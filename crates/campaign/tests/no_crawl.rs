@@ -197,6 +197,44 @@ fn a_busy_machine_does_not_make_a_new_session_crawl() {
     }
 }
 
+/// The two acknowledgements of a train, a stall between them: 3 to 7 of 20 Mbit/s were taken for the rate, and grew by a hundredth a round.
+#[test]
+fn a_train_that_a_stall_has_stretched_is_no_slow_link() {
+    let geo = geo("20 Mbit/s", "", HostSpec::LOADED, 9);
+    let carried: Vec<f64> = (1..=20)
+        .map(|seed| {
+            let plan = never_worst::plan(&geo, Choice::Satellite, seed);
+            let records = Records::of(&plan, Instant::now()).expect("a plan of this test");
+            goodput(&records, 0.0, 8.6)
+        })
+        .collect();
+    assert!(carried.iter().all(|mbit| *mbit > 7.9), "{carried:.1?}");
+}
+
+/// LEO between machines that stall: the link idled behind each stall, and a stall passed for a queue, so that nothing grew (24.7 to 33 Mbit/s).
+#[test]
+fn a_busy_machine_leaves_a_short_way_filled() {
+    let text = "name = \"leo\"
+        [forward]\nrate = \"50 Mbit/s\"\ndelay = \"20 ms\"\nqueue = \"1 BDP\"
+        [return]\nrate = \"5 Mbit/s\"\ndelay = \"20 ms\"\nqueue = \"1 BDP\"";
+    let carried: Vec<f64> = (1..=5)
+        .map(|seed| {
+            let link = Drawn {
+                number: 0,
+                title: "LEO".into(),
+                bits: 50_000_000,
+                scenario: Scenario::parse(text).expect("a scenario of this test"),
+                host: HostSpec::BUSY,
+                seconds: 6,
+            };
+            let plan = never_worst::plan(&link, Choice::Satellite, seed);
+            let records = Records::of(&plan, Instant::now()).expect("a plan of this test");
+            goodput(&records, 1.0, 6.0)
+        })
+        .collect();
+    assert!(carried.iter().all(|mbit| *mbit > 40.0), "{carried:.1?}");
+}
+
 /// A link of `rate` and 200 ms with a queue of a few packets, `forward` beside.
 fn shallow(rate: &str, bits: u64, queue: &str, forward: &str, seconds: u64) -> Drawn {
     let text = format!(

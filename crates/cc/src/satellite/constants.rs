@@ -18,7 +18,7 @@ pub(super) const MIN_TARGET: f64 = 0.002;
 /// Largest target, share of the own pipe.
 pub(super) const MAX_TARGET: f64 = 0.12;
 /// Target where hosts stand still now and then, multiples of the mean step between round-trip samples: stalls are few and long. Over 50
-/// Mbit/s and 40 ms between busy hosts 0, 4, 8 and 14 of them carry 38.0, 38.8, 40.4 and 41.7 Mbit/s, CUBIC 42.6 with 10 ms more of queue.
+/// Mbit/s and 40 ms between busy hosts 0, 4, 8 and 14 of them carry 38.0, 38.8, 40.4 and 41.7 Mbit/s (before the limits below), CUBIC 42.6.
 pub(super) const STALLS: f64 = 14.0;
 /// Its most, seconds: shares of eight on GEO are less equal from there on.
 pub(super) const MAX_STALLS: f64 = 0.01;

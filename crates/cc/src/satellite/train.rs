@@ -118,10 +118,10 @@ impl Train {
 
     /// Whether some of it was acknowledged, and then nothing for [`STOPPED`] times as long as its packets are apart: a slow link keeps their spacing.
     pub(super) fn has_stopped(&self, now: Time) -> bool {
-        let (from, first) = match self.from {
-            Some(from) => (from, self.arrived.0 - self.since.0),
-            None => return false,
+        let Some(from) = self.from else {
+            return false;
         };
+        let first = self.arrived.0 - self.since.0;
         let apart = if self.since.0 > 0 {
             self.to.since(from).as_secs_f64() / self.since.0 as f64
         } else if first > 1 {
