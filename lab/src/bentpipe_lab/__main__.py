@@ -259,9 +259,9 @@ def studies(out: Path, only: tuple[str, ...], virtual: bool, quick: bool) -> int
 @cli.command()
 def clean() -> int:
     """Remove what runs that died left behind."""
-    from bentpipe_lab.net import host
+    from bentpipe_lab.campaign import leftovers
 
-    _console().print(*(host.clean_leftovers() or ["nothing was left behind"]))
+    _console().print(*(leftovers.clean() or ["nothing was left behind"]))
     return 0
 
 

@@ -1,8 +1,9 @@
 """Execution of a unit in real time: one path with its system, and its runs one after the other over it.
 
 `python -m bentpipe_lab.campaign.emulate` is a program of its own, so that paths can be measured side by side and each
-cleans up after itself, however its owner ends. It reads a unit as JSON from standard input and prints a JSON line
-for each run that is done; `execute` starts it and keeps what it prints.
+cleans up after itself, however its owner ends. It reads a unit as one line of JSON from standard input, which stays
+open for as long as its owner lives, and prints a JSON line for each run that is done; `execute` starts it and keeps
+what it prints.
 """
 
 import json
@@ -11,7 +12,6 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,12 +21,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from bentpipe_lab import scratch
 from bentpipe_lab.campaign import provenance
 from bentpipe_lab.campaign.provenance import Watch
 from bentpipe_lab.campaign.store import PROVENANCE, RESULT, RESULT_SCHEMA, SAMPLES, Store
 from bentpipe_lab.campaign.unit import Run, Unit
 from bentpipe_lab.errors import DiskFullError, LabError, MissingCapabilityError, NotInPathError, ProgramError
-from bentpipe_lab.net import interrupt, neighbours, processors
+from bentpipe_lab.net import host, interrupt, neighbours, processors
 from bentpipe_lab.net.evidence import Crossed, SatelliteCounters
 from bentpipe_lab.net.tcp import KernelTcp
 from bentpipe_lab.net.topology import Certificate, Topology, topology
@@ -54,8 +55,8 @@ def execute(unit: Unit, store: Store, stop: threading.Event) -> list[dict[str, A
     results = [store.result(run) for run in unit.runs if store.has(run)]
     if not open_runs:
         return results
-    with tempfile.TemporaryDirectory(prefix="bentpipe-") as directory:
-        for line in _lines(replace(unit, runs=open_runs), Path(directory), stop):
+    with scratch.directory() as directory:
+        for line in _lines(replace(unit, runs=open_runs), directory, stop):
             run = Run(line["result"]["point"], line["result"]["repetition"], line["result"]["attempt"])
             if not store.has(run):
                 files = {
@@ -68,7 +69,7 @@ def execute(unit: Unit, store: Store, stop: threading.Event) -> list[dict[str, A
                 kept = {name: Path(place).read_bytes() for name, place in line["files"].items()}
                 store.put(run, {**kept, **{name: text for name, text in files.items() if text}})
             results.append(line["result"])
-        _keep_logs(unit, Path(directory), store)
+        _keep_logs(unit, directory, store)
     return results
 
 
@@ -88,12 +89,13 @@ def _lines(unit: Unit, directory: Path, stop: threading.Event) -> Iterator[dict[
         child = subprocess.Popen(
             [sys.executable, "-m", "bentpipe_lab.campaign.emulate"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True,
+            env={**os.environ, "TMPDIR": str(directory)},
         )  # fmt: skip
     assert child.stdin is not None
     assert child.stdout is not None
     try:
-        child.stdin.write(task.encode())
-        child.stdin.close()
+        child.stdin.write(f"{task}\n".encode())
+        child.stdin.flush()
         held = b""
         while not stop.is_set():
             readable, _, _ = select.select([child.stdout], [], [], POLL_S)
@@ -109,6 +111,9 @@ def _lines(unit: Unit, directory: Path, stop: threading.Event) -> Iterator[dict[
         if stop.is_set():
             interrupt.end(child)
         child.wait()
+        child.stdin.close()
+        if child.returncode != 0:
+            host.clean_leftovers()  # of one that was killed
     if child.returncode != 0 and not stop.is_set():
         said = (directory / "emulate.log").read_text()[-LOG_TAIL:]
         raise ProgramError(f"the path of {unit.name} ended with {child.returncode}: {said or 'it said nothing'}")
@@ -116,11 +121,12 @@ def _lines(unit: Unit, directory: Path, stop: threading.Event) -> Iterator[dict[
 
 def main() -> int:
     """Read a unit, do its runs, print what came of them."""
-    task = json.load(sys.stdin)
+    task = json.loads(sys.stdin.readline())
     directory, allowed = Path(task.pop("directory")), frozenset(task.pop("processors"))
     unit = Unit(**{**task, "runs": [Run(**run) for run in task["runs"]]})
     try:
-        with interrupt.as_exception():
+        with scratch.used(directory), interrupt.as_exception():
+            interrupt.when_closed(sys.stdin.fileno())
             measure_all(unit, directory, allowed)
     except (KeyboardInterrupt, BrokenPipeError):
         return 130

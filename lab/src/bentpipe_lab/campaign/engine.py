@@ -18,7 +18,7 @@ import distributed
 from distributed.comm import CommClosedError
 
 from bentpipe_lab.campaign import directory as directories
-from bentpipe_lab.campaign import provenance, schedule, side_by_side, work
+from bentpipe_lab.campaign import leftovers, provenance, schedule, side_by_side, work
 from bentpipe_lab.campaign.directory import Campaign, State
 from bentpipe_lab.campaign.journal import SCHEMA, Journal
 from bentpipe_lab.campaign.plan import REAL, VIRTUAL
@@ -250,7 +250,8 @@ def execute(campaign: Campaign, progress: Progress, scheduler: str | None = None
         (campaign.directory / directories.PAUSE).unlink(missing_ok=True)
         if real and scheduler is None:
             host.require()
-            host.clean_leftovers()
+        if scheduler is None:
+            leftovers.clean()
         journal = Journal(campaign.directory / directories.JOURNAL)
         engine = Engine(campaign, progress, journal, points, campaign.state(), widths)
         still = schedule.open_runs(campaign.plan, expansion.points, engine.state)
@@ -260,6 +261,7 @@ def execute(campaign: Campaign, progress: Progress, scheduler: str | None = None
             _interruptible(engine)
             if scheduler is not None:
                 _asked(client, progress)
+                client.run(leftovers.clean, on_error="return")
             with progress:
                 return engine.run(client)
         except (CancelledError, CommClosedError) as error:

@@ -11,6 +11,7 @@ from typing import Any
 
 import tomli_w
 
+from bentpipe_lab import scratch
 from bentpipe_lab.campaign import provenance
 from bentpipe_lab.campaign.provenance import Watch
 from bentpipe_lab.campaign.store import PROVENANCE, RECORDS, RESULT, RESULT_SCHEMA, SAMPLES, Store
@@ -43,13 +44,13 @@ def _simulate(unit: Unit, open_runs: list[Run], store: Store, stop: threading.Ev
     wanted = {(run.point, run.repetition): run for run in open_runs}
     cases = {point: unit.points[point]["simulation"] for point in dict.fromkeys(run.point for run in open_runs)}
     plan = _plan(cases, max(run.repetition for run in open_runs))
-    with tempfile.TemporaryDirectory(prefix="bentpipe-") as directory:
+    with scratch.directory() as directory:
         watch = Watch()
-        command = _run(plan, Path(directory), stop)
+        command = _run(plan, directory, stop)
         if stop.is_set():
             return  # its last run may not be whole
         used = provenance.of_run(watch, command)
-        for simulated in simulation.runs(Path(directory, RECORDS)):
+        for simulated in simulation.runs(directory / RECORDS):
             run = wanted.get((simulated.case, simulated.seed))
             if run is not None:
                 _keep(unit, run, simulated, store, used)

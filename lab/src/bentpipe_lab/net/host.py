@@ -57,8 +57,10 @@ def owned_run() -> Iterator[str]:
     STATE.mkdir(parents=True, exist_ok=True)
     run = f"bp{os.getpid()}-{secrets.token_hex(2)}"
     path = STATE / f"{run}.lock"
-    with path.open("w") as lock:
+    part = path.with_suffix(".part")
+    with part.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        part.replace(path)  # under its own name it is locked from the first moment on
         try:
             yield run
         finally:

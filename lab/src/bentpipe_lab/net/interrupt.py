@@ -1,8 +1,10 @@
 """Ctrl-C and SIGTERM: both end a run as an exception, and neither cuts the cleaning up short."""
 
+import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -32,6 +34,23 @@ def as_exception() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def when_closed(pipe: int) -> None:
+    """End this thread, the main one, as Ctrl-C does, when the other end of a pipe is closed: its owner has ended.
+
+    Asked again as `end` does, for as long as the process lasts.
+    """
+    main = threading.get_ident()
+
+    def watch() -> None:
+        while os.read(pipe, 1):
+            pass
+        while True:
+            signal.pthread_kill(main, signal.SIGINT)
+            time.sleep(ASK_AGAIN_S)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def end(child: "subprocess.Popen[bytes]") -> None:
