@@ -466,6 +466,40 @@ def test_a_point_that_breaks_the_simulator_costs_no_other_point(
     assert result["detail"] == "ChildProcessError: it died"
 
 
+def test_a_run_that_breaks_the_simulator_costs_no_other_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = tmp_path / "bentpipe"
+    # As the simulator does where one run panics: the others are there, and the end is an error.
+    stand_in.write_text(f"""\
+#!{sys.executable}
+import subprocess, sys
+code = subprocess.run(["{host.binary()}", *sys.argv[1:]]).returncode
+if sys.argv[1] == "sim" and "until = \\"1 ms" not in open(sys.argv[2]).read():
+    path = sys.argv[-1] + "/records.jsonl"
+    lines = open(path).read().splitlines(keepends=True)
+    kept, broken = [], False
+    for line in lines:
+        if line.startswith('{{"run"'):
+            broken = '"seed":2' in line
+            line = line.replace('"seed":2', '"failed":"it panicked","seed":2')
+            kept.append(line)
+        elif not broken:
+            kept.append(line)
+    open(path, "w").write("".join(kept))
+    print("bentpipe: 1 of 3 runs failed, the first one: it panicked", file=sys.stderr)
+    code = 1
+sys.exit(code)
+""")
+    stand_in.chmod(0o755)
+    monkeypatch.setenv("BENTPIPE", str(stand_in))
+    text = SMALL.replace("repetitions = 2", "repetitions = 3").replace('["geo", "leo"]', '"leo"')
+    campaign = begun(tmp_path, text.replace('["first byte", "download 2 MB"]', '"first byte"'))
+    assert execute(campaign) is engine.Ending.DONE
+    assert campaign.state().verdicts() == {Verdict.OK: 4, Verdict.FAILED: 2}
+    failed = [done.run for done in campaign.state().done.values() if done.verdict is Verdict.FAILED]
+    assert {run.repetition for run in failed} == {2}
+    assert campaign.store.result(failed[0])["detail"] == "the simulator: it panicked"
+
+
 @pytest.mark.parametrize("workload", ['"download 2 MB"', '"iperf3"\n"workload.seconds" = 5'])
 def test_repetitions_go_on_until_the_interval_is_narrow(tmp_path: Path, workload: str) -> None:
     """The interval of what counts: of transfers the time, of what lasts for a fixed time the goodput."""

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -176,6 +177,7 @@ def _here(unit: Unit, directory: Path, scenario: Path, processor: int | None) ->
     essence = next(iter(unit.points.values()))
     system = SYSTEMS[essence["system"]]
     system.require()
+    begun = time.monotonic()
     tcp = KernelTcp.of(essence["tcp"])
     records = any(WORKLOADS[each["workload"]].reads_records for each in unit.points.values())
     with (
@@ -191,6 +193,7 @@ def _here(unit: Unit, directory: Path, scenario: Path, processor: int | None) ->
         evidence = system.show_in_path(path)
         if system.warms_up and not essence["cold"]:
             evidence["warm_up"] = ", ".join(str(outcome.verdict) for outcome in curl.warm_up(path))
+        evidence["path_took_s"] = round(time.monotonic() - begun, 3)
         with SatelliteCounters.of(path, system.carrier) as counters:
             yield Place(path, lambda workload: workload.run(path), counters, lambda: evidence)
         system.stop(path)

@@ -23,6 +23,8 @@ from bentpipe_lab.records import parts, simulation
 from bentpipe_lab.room import lacks_room
 
 POLL_S = 0.05
+SOME_BROKE = 1
+"""The simulator's exit code when it has done all runs, but for some that broke it; of other errors, too."""
 
 
 def execute(unit: Unit, store: Store, stop: threading.Event) -> list[dict[str, Any]]:
@@ -37,7 +39,9 @@ def check(unit: Unit) -> None:
     """Have the simulator read the unit's points, for next to no simulated time; raise with what it says."""
     cases = {point: {**essence["simulation"], "until": "1 ms"} for point, essence in unit.points.items()}
     with tempfile.TemporaryDirectory(prefix="bentpipe-") as directory:
-        _run(_plan(cases, 1), Path(directory), threading.Event())
+        _, problem = _run(_plan(cases, 1), Path(directory), threading.Event())
+        if problem is not None:
+            raise problem
 
 
 def _simulate(unit: Unit, open_runs: list[Run], store: Store, stop: threading.Event) -> None:
@@ -46,14 +50,21 @@ def _simulate(unit: Unit, open_runs: list[Run], store: Store, stop: threading.Ev
     plan = _plan(cases, max(run.repetition for run in open_runs))
     with scratch.directory() as directory:
         watch = Watch()
-        command = _run(plan, directory, stop)
+        command, problem = _run(plan, directory, stop)
         if stop.is_set():
             return  # its last run may not be whole
         used = provenance.of_run(watch, command)
+        if problem is not None and not wanted.keys() <= _there(directory / RECORDS):
+            raise problem
         for simulated in simulation.runs(directory / RECORDS):
             run = wanted.get((simulated.case, simulated.seed))
             if run is not None:
                 _keep(unit, run, simulated, store, used)
+
+
+def _there(records: Path) -> set[tuple[str, int]]:
+    """The runs that the simulator wrote of, those that broke it included."""
+    return {(each.case, each.seed) for each in simulation.runs(records)} if records.exists() else set()
 
 
 def _plan(cases: Mapping[str, Mapping[str, Any]], seeds: int) -> str:
@@ -63,8 +74,8 @@ def _plan(cases: Mapping[str, Mapping[str, Any]], seeds: int) -> str:
     )
 
 
-def _run(plan: str, directory: Path, stop: threading.Event) -> list[str]:
-    """Run the simulator to its end, or until somebody asks to stop; its command line."""
+def _run(plan: str, directory: Path, stop: threading.Event) -> tuple[list[str], ProgramError | None]:
+    """Run the simulator to its end, or until somebody asks to stop; its command line, and what it broke at."""
     file = directory / "plan.toml"
     file.write_text(plan)
     command = [str(host.binary()), "sim", str(file), "--out", str(directory)]
@@ -85,8 +96,12 @@ def _run(plan: str, directory: Path, stop: threading.Event) -> list[str]:
         said = (directory / "log").read_text()[-2000:]
         if lacks_room(said):
             raise DiskFullError(f"no room in {directory.parent} for what `bentpipe sim` writes: {said}")
-        raise ProgramError(f"bentpipe sim ended with {child.returncode}: {said}")
-    return command
+        last = said.strip().rpartition("\n")[2]
+        problem = ProgramError(f"bentpipe sim ended with {child.returncode}: {last}\n{said}".rstrip())
+        if child.returncode != SOME_BROKE:
+            raise problem  # its last run may not be whole
+        return command, problem
+    return command, None
 
 
 def _keep(unit: Unit, run: Run, simulated: simulation.SimulatedRun, store: Store, used: dict[str, Any]) -> None:
