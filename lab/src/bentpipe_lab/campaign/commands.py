@@ -15,7 +15,7 @@ from bentpipe_lab.campaign import journal, load, preemption, schedule, side_by_s
 from bentpipe_lab.campaign.directory import Campaign, State
 from bentpipe_lab.campaign.plan import REAL, VIRTUAL, Plan, read
 from bentpipe_lab.campaign.points import Expansion, Point, expand
-from bentpipe_lab.campaign.progress import Progress, span
+from bentpipe_lab.campaign.progress import Progress, span, spans
 from bentpipe_lab.campaign.provenance import now
 from bentpipe_lab.campaign.store import Store
 from bentpipe_lab.campaign.unit import Run, unit
@@ -98,14 +98,17 @@ def estimate(plan: Plan, expansion: Expansion) -> list[str]:
     by_id = {point.id: point for point in expansion.points}
     units = schedule.units(plan, expansion.points, schedule.open_runs(plan, expansion.points, State()))
     chosen = side_by_side.choice(plan)
-    took = dict.fromkeys((VIRTUAL, REAL), 0.0)
-    for each in units:
-        took[each.clock] += schedule.on_the_clock_s(by_id, each, chosen.paths)
+    virtual, real = ([each for each in units if each.clock == clock] for clock in (VIRTUAL, REAL))
     lines = []
-    if took[VIRTUAL]:
-        lines.append(f"virtual time: about {span(took[VIRTUAL])} on {len(os.sched_getaffinity(0))} cores")
-    if took[REAL]:
-        lines.append(f"real time: about {span(took[REAL])}, {_paths(chosen.paths)} ({chosen.why}), without repeats")
+    if virtual:
+        took = sum(schedule.on_the_clock_s(by_id, each, chosen.paths) for each in virtual)
+        lines.append(f"virtual time: about {span(took)} on {len(os.sched_getaffinity(0))} cores")
+    if real:
+        takes = schedule.takes(by_id, real, chosen.paths)
+        lines.append(
+            f"real time: {spans(takes.low, takes.high)}, {_paths(chosen.paths)} ({chosen.why}); the more runs are late"
+            " and repeated, the longer"
+        )
         advised = (preemption.advice(preemption.preemption()), load.advice(load.now(), os.cpu_count() or 1))
         lines += [line for line in advised if line]
     return lines

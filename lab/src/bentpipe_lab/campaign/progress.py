@@ -123,3 +123,11 @@ def span(seconds: float) -> str:
     if seconds < 5400:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h"
+
+
+def spans(low_s: float, high_s: float) -> str:
+    """Two lengths of time for a person, the unit told once where both have it."""
+    low, high = span(low_s), span(high_s)
+    if low == high:
+        return f"about {high}"
+    return f"{low.split()[0] if low.split()[1] == high.split()[1] else low} to {high}"

@@ -1,12 +1,14 @@
 """What is to be run next: open runs, in units, in a seeded order, with an estimate of their time."""
 
+import heapq
 import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
 from bentpipe_lab.analysis import bounds
 from bentpipe_lab.analysis.statistics import median_interval
-from bentpipe_lab.campaign import side_by_side
+from bentpipe_lab.campaign import costs, side_by_side
+from bentpipe_lab.campaign.costs import Range
 from bentpipe_lab.campaign.directory import State
 from bentpipe_lab.campaign.plan import REAL, VIRTUAL, Plan
 from bentpipe_lab.campaign.points import Point
@@ -25,8 +27,6 @@ MOST_CASES = 400
 PROCESSOR_SHARE = 0.7
 """How much of a processor a simulation gets, among others."""
 RUN_S = 0.004
-PATH_S = 4.0
-"""Time to build a path in namespaces and to remove it."""
 
 
 def open_runs(plan: Plan, points: Sequence[Point], state: State) -> list[Run]:
@@ -65,12 +65,34 @@ def on_the_clock_s(points: Mapping[str, Point], each: Unit, paths: int) -> float
     return estimate_s(points, each) / len(os.sched_getaffinity(0)) / PROCESSOR_SHARE
 
 
+def takes(points: Mapping[str, Point], each: Sequence[Unit], paths: int) -> Range:
+    """How long units in real time take on the clock, with so many paths side by side, in their order."""
+    of_unit = [_unit_range(points, one) for one in each]
+    return Range(
+        side_by_side_s([one.low for one in of_unit], paths), side_by_side_s([one.high for one in of_unit], paths)
+    )
+
+
+def _unit_range(points: Mapping[str, Point], each: Unit) -> Range:
+    range_ = path_range(points[each.runs[0].point])
+    for run in each.runs:
+        range_ += run_range(points[run.point]) * (costs.REPEATED + 1)
+    return range_
+
+
+def side_by_side_s(lengths_s: Sequence[float], paths: int) -> float:
+    """When the last is done, seconds, where the next one begins whenever one is done."""
+    free_at = [0.0] * paths
+    for length_s in lengths_s:
+        heapq.heappush(free_at, heapq.heappop(free_at) + length_s)
+    return max(free_at)
+
+
 def run_s(point: Point) -> float:
     """About how long a run takes."""
-    workload = WORKLOADS[point.workload].with_options(point.options)
     if point.clock == REAL:
-        usual_s = workload.overhead_s if workload.usual_s is None else workload.usual_s
-        return 0.1 + (1.0 if workload.runs_for_s else 1.4) * point.bound_s + usual_s
+        return run_range(point).middle
+    workload = WORKLOADS[point.workload].with_options(point.options)
     size = 0.0 if workload.transfer is None else workload.transfer.size
     if workload.runs_for_s is not None:
         size = min(size, point.link.forward.rate_bit_s / 8 * workload.runs_for_s)
@@ -79,12 +101,28 @@ def run_s(point: Point) -> float:
     return RUN_S + size / STREAM_PAYLOAD * SYSTEMS[point.system].simulated_packet_s
 
 
+def run_range(point: Point) -> Range:
+    """How long a run in real time takes, from begin to end."""
+    workload = WORKLOADS[point.workload].with_options(point.options)
+    beside = costs.of(costs.BESIDE_S, point.workload)
+    if workload.usual_s is not None:
+        beside = Range(workload.usual_s, workload.usual_s)
+    slower = Range(1, 1) if workload.runs_for_s else costs.slower(point.system, point.link)
+    return ((slower * point.bound_s + beside) * workload.loads).at_most(point.limit_s)
+
+
 def path_s(point: Point) -> float:
     """About how long it takes to build a path and to warm it up."""
+    return path_range(point).middle
+
+
+def path_range(point: Point) -> Range:
+    """How long it takes to build a path, to warm it up, and to remove it."""
+    path = costs.of(costs.PATH_S, point.system)
     if point.cold or not SYSTEMS[point.system].warms_up:
-        return PATH_S
+        return path
     down = bounds.download_s(point.link, content.FILES["10MiB"])
-    return PATH_S + 1.3 * (2 * down + bounds.upload_s(point.link, content.FILES["2MB"]))
+    return path + costs.of(costs.WARM_UP, point.system) * (2 * down + bounds.upload_s(point.link, content.FILES["2MB"]))
 
 
 def _wanted(plan: Plan, point: Point, state: State) -> int:

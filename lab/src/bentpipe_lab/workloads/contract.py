@@ -91,7 +91,9 @@ class Workload(Part, ABC):
     overhead_s: float = 0.0
     """What a run may take beside what it measures: the start of a browser, for example."""
     usual_s: float | None = None
-    """What it takes usually, where that is much less."""
+    """What it takes beside its bound, where that depends on what was chosen (`campaign/costs.py` has the others)."""
+    loads: int = 1
+    """How often it does the same in a run."""
 
     def with_options(self, chosen: Mapping[str, str]) -> Self:
         """The workload with something chosen of it."""

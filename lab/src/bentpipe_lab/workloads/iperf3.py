@@ -39,7 +39,6 @@ class Iperf3(Workload):
     measures = "its length, which is fixed; what counts is the goodput"
     demo_runs: ClassVar[Mapping[str, int]] = {}
     overhead_s = 10.0
-    usual_s = 3.0
     programs = (IPERF3,)
     options: ClassVar[Mapping[str, Option]] = {
         "direction": Option("download", ("download", "upload")),

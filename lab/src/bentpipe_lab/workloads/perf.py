@@ -58,7 +58,6 @@ class Perf(Workload):
     measures = "its length, which is fixed; what counts is the goodput"
     demo_runs: ClassVar[Mapping[str, int]] = {}
     overhead_s = 15.0
-    usual_s = 4.0
     options: ClassVar[Mapping[str, Option]] = {
         "direction": Option("download", ("download", "upload")),
         "controller": Option("cubic"),

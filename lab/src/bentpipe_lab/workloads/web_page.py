@@ -35,8 +35,6 @@ TLS_AND_DOCUMENT = 2
 OF_A_THIRD_PARTY = 2
 """Round trips more: its name, and the handshake with it."""
 LIMIT_S = 600.0
-USUAL_S = 15.0
-"""Of each load beside its bytes: the browser's start and end, on a machine that does other things too."""
 
 
 class WebPage(Workload):
@@ -69,7 +67,7 @@ class WebPage(Workload):
     def with_options(self, chosen: Mapping[str, str]) -> Self:
         """The workload with something chosen of it."""
         one = super().with_options(chosen)
-        one.usual_s = USUAL_S * VISITS[one.option("visit")]
+        one.loads = VISITS[one.option("visit")]
         return one
 
     def needs(self) -> Sequence[Program]:
@@ -92,7 +90,7 @@ class WebPage(Workload):
                     f"https://{each.host}:{content.WEB_PORT}/{each.path}": each.size
                     for each in (one.document, *one.objects)
                 },
-                "loads": VISITS[visit], "count_all": visit == "three loads", "keep_cache": visit == "repeat",
+                "loads": self.loads, "count_all": visit == "three loads", "keep_cache": visit == "repeat",
                 "limit_s": LIMIT_S, "pin": server.pin, "authority": str(server.authority),
                 "profile": str(Path(profile, "profile")), "log": str(kept / "driver.log"),
                 "screenshot": str(kept / "screenshot.png"), "har": str(kept / "page.har"),
