@@ -100,6 +100,16 @@ def test_every_large_difference_has_its_cause_or_says_that_it_has_none(tmp_path:
     assert section.tables[3].rows[0][-1] == Cell("theirs lies within what our 2 runs differ by", "cause")
 
 
+def test_what_quic_loses_by_losses_is_told_from_what_tcp_does() -> None:
+    """A window that is halved explains less, not more, and nothing of TCP's."""
+    causes = []
+    for workload, rate in (("perf", 0.1), ("perf", 0.4), ("iperf3", 0.05)):
+        ours = figure(point("direct", workload, "kosek-geo-loss-1"), "last_second_mbit_s", rate)
+        (pair,) = published.pairs("kosek", [ours])
+        causes.append(kosek.why(pair))
+    assert ["quicly" in cause for cause in causes] == [True, False, False]
+
+
 def test_every_large_difference_of_our_results_is_explained() -> None:
     with RESULTS.open() as file:
         lines = list(csv.DictReader(line for line in file if not line.startswith("#")))
