@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -431,6 +432,25 @@ def test_a_full_disk_loses_nothing_that_was_measured(
     assert sum(name.endswith(store.RESULT) for name in kept(campaign)) == 10
     assert execute(campaign) is engine.Ending.DONE
     assert kept(campaign) == uninterrupted
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small file system is mounted as root")
+def test_a_full_disk_under_the_simulator_is_told_and_is_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny = tmp_path / "tiny"
+    tiny.mkdir()
+    text = SMALL.replace("repetitions = 2", "repetitions = 40").replace("100 ms", "20 ms")
+    campaign = begun(tmp_path, text)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tiny)], check=True)
+    try:
+        monkeypatch.setattr(tempfile, "tempdir", str(tiny))
+        # Not even what the simulator says of it may find room there.
+        with pytest.raises(DiskFullError, match="no room in"):
+            execute(campaign)
+    finally:
+        subprocess.run(["umount", str(tiny)], check=True)
+    assert Verdict.FAILED not in campaign.state().verdicts()
 
 
 def test_runs_are_tried_again_by_verdict(tmp_path: Path) -> None:

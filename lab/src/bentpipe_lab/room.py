@@ -48,14 +48,19 @@ def named(place: Path) -> Iterator[None]:
     except (LabError, OSError):
         raise
     except Exception as error:
-        there = os.statvfs(place)
-        if there.f_bavail * there.f_frsize >= _NO_ROOM:
+        if not is_full(place):
             raise
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place)) from error
 
 
 def _full(error: Exception) -> bool:
     return error.errno in _FULL if isinstance(error, OSError) and error.errno else lacks_room(str(error))
+
+
+def is_full(place: Path) -> bool:
+    """Whether there is so little room that a program may not even have been able to say so."""
+    there = os.statvfs(place)
+    return there.f_bavail * there.f_frsize < _NO_ROOM
 
 
 def lacks_room(said: str) -> bool:

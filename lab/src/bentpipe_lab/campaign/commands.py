@@ -20,6 +20,7 @@ from bentpipe_lab.campaign.provenance import now
 from bentpipe_lab.campaign.store import Store
 from bentpipe_lab.campaign.unit import Run, unit
 from bentpipe_lab.errors import CampaignError, PlanError, ProgramError
+from bentpipe_lab.net import host
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.registry import unknown
 from bentpipe_lab.systems import SYSTEMS
@@ -33,6 +34,7 @@ CHECKED_AT_ONCE = 200
 def prepared(path: Path, *, quick: bool = False) -> tuple[Plan, Expansion]:
     """A plan and its points, each accepted by the simulator or by the link model."""
     plan = read(path, quick=quick)
+    host.binary()
     expansion = expand(plan)
     virtual = [point for point in expansion.points if point.clock == VIRTUAL]
     different = list({str(point.simulation): point for point in virtual}.values())

@@ -20,7 +20,7 @@ from bentpipe_lab.errors import DiskFullError, ProgramError
 from bentpipe_lab.net import host
 from bentpipe_lab.net.process import ENDS_WITH_US
 from bentpipe_lab.records import parts, simulation
-from bentpipe_lab.room import lacks_room
+from bentpipe_lab.room import is_full, lacks_room
 
 POLL_S = 0.05
 SOME_BROKE = 1
@@ -94,10 +94,10 @@ def _run(plan: str, directory: Path, stop: threading.Event) -> tuple[list[str], 
             child.wait()
     if child.returncode != 0 and not stop.is_set():
         said = (directory / "log").read_text()[-2000:]
-        if lacks_room(said):
+        if lacks_room(said) or is_full(directory):
             raise DiskFullError(f"no room in {directory.parent} for what `bentpipe sim` writes: {said}")
-        last = said.strip().rpartition("\n")[2]
-        problem = ProgramError(f"bentpipe sim ended with {child.returncode}: {last}\n{said}".rstrip())
+        before, _, last = said.strip().rpartition("\n")
+        problem = ProgramError(f"bentpipe sim ended with {child.returncode}: {last}\n{before}".rstrip())
         if child.returncode != SOME_BROKE:
             raise problem  # its last run may not be whole
         return command, problem
