@@ -73,6 +73,12 @@ def test_the_report_fits_every_screen(tmp_path: Path, geo: Link, browser: webdri
     target = tmp_path / "report.html"
     report.write(target, report.Material(tasks, links, rows, budgets.judge(rows), ["one thing went wrong"]))
     show(browser, target, width)
+    over = (
+        "return Math.max(...[...document.querySelectorAll('.card')].map((card) => card.scrollWidth - card.clientWidth))"
+    )
+    assert browser.execute_script(over) == 0 or width == min(WIDTHS), "a column is out of sight on a wide screen"
+    tallest = "return Math.max(...[...document.querySelectorAll('tr')].map((row) => row.offsetHeight))"
+    assert browser.execute_script(tallest) < 260, "a line of a table is no column of single words"
 
 
 def test_late_runs_are_one_line_however_many(tmp_path: Path, geo: Link) -> None:
