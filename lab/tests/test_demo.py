@@ -1,5 +1,6 @@
 """What the demo does with the directory that it is given."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -39,4 +40,15 @@ def test_a_report_is_drawn_from_a_demos_records_alone(tmp_path: Path) -> None:
     out = tmp_path / "demo"
     demo.clear(out, COUNTS)
     assert demo.redraw(out, Console(quiet=True)) == 1
-    assert "geo-direct has no records" in (out / "report.html").read_text()
+    page = (out / "report.html").read_text()
+    assert "geo-direct has no records" in page
+    assert page.count("not kept") == 3, "of when and where it was measured nothing is made up"
+
+
+def test_a_report_that_is_drawn_again_has_the_date_of_the_measurement(tmp_path: Path) -> None:
+    demo.clear(tmp_path, COUNTS)
+    measured = {"Date": "2001-02-03 04:05 UTC", "Revision": "0123456789ab", "Machine": "an abacus"}
+    (tmp_path / demo.MEASURED).write_text(json.dumps(measured))
+    demo.redraw(tmp_path, Console(quiet=True))
+    page = (tmp_path / "report.html").read_text()
+    assert all(f">{value}<" in page for value in measured.values())

@@ -4,7 +4,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ class Material:
     rows: Sequence[Row]
     findings: Sequence[Finding]
     problems: Sequence[str]
+    measured: Mapping[str, str] = field(default_factory=lambda: now())
+    """When, with which revision and where it was measured."""
 
 
 def write(target: Path, material: Material) -> None:
@@ -58,13 +60,20 @@ def write(target: Path, material: Material) -> None:
     target.write_text(page)
 
 
-def conditions(material: Material) -> dict[str, str]:
-    """What a reader must know to judge the numbers, or to repeat them."""
-    used = sorted({task.congestion_control for task in material.tasks})
+def now() -> dict[str, str]:
+    """The date, the revision and the machine of what is measured now."""
     return {
         "Date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "Revision": _revision(),
         "Machine": f"{_cpu()}, {os.cpu_count()} CPUs; Linux {platform.release()}",
+    }
+
+
+def conditions(material: Material) -> dict[str, str]:
+    """What a reader must know to judge the numbers, or to repeat them."""
+    used = sorted({task.congestion_control for task in material.tasks})
+    return {
+        **material.measured,
         "Direct": f"the kernel's TCP end to end over the same path, {', '.join(used).upper()} at both ends",
         "TCP settings": f"tcp_rmem and tcp_wmem {TCP_BUFFERS}, tcp_no_metrics_save 1, all else Linux's default;"
         " the same in every namespace and for both systems",

@@ -29,6 +29,9 @@ SIDE_BY_SIDE = 2
 PLAN = "demo.json"
 """How often each workload runs on each scenario; written first, so that the directory is known for a demo's."""
 
+MEASURED = "measured.json"
+"""When, with which revision and where it was begun."""
+
 Counts = Mapping[str, dict[str, int]]
 
 SCENARIOS = ("geo", "leo")
@@ -50,6 +53,8 @@ def demo(out: Path, counts: Counts, console: Console) -> int:
     """Carry the plan out, print the tables, write the report; 0 when the plan came to its end."""
     started = time.monotonic()
     clear(out, counts)
+    measured = report.now()
+    (out / MEASURED).write_text(json.dumps(measured, indent=2) + "\n")
     host.require()
     removed = host.clean_leftovers()
     if removed:
@@ -60,7 +65,7 @@ def demo(out: Path, counts: Counts, console: Console) -> int:
         if note:
             console.print(note, highlight=False)
         problems = run_tasks(tasks, SIDE_BY_SIDE, console)
-    _write(out, tasks, links, problems, console)
+    _write(out, tasks, links, problems, measured, console)
     console.print(f"{time.monotonic() - started:.0f} s. Report: {out / 'report.html'}", highlight=False, soft_wrap=True)
     return 1 if problems else 0
 
@@ -74,20 +79,30 @@ def redraw(out: Path, console: Console) -> int:
     links = {name: Link.from_explanation(explain(scenario(name))) for name in counts}
     tasks = [task for task in plan(out, counts) if (task.directory / RECORDS).exists()]
     missing = [task.directory.name for task in plan(out, counts) if task not in tasks]
-    _write(out, tasks, links, [f"{name} has no records" for name in missing], console)
+    _write(out, tasks, links, [f"{name} has no records" for name in missing], _measured(out), console)
     console.print(f"Report: {out / 'report.html'}", highlight=False, soft_wrap=True)
     return 1 if missing else 0
 
 
+def _measured(out: Path) -> dict[str, str]:
+    """What was kept of when and where an earlier demo was begun."""
+    try:
+        measured: dict[str, str] = json.loads((out / MEASURED).read_text())
+    except (OSError, ValueError):
+        return dict.fromkeys(report.now(), "not kept")
+    return measured
+
+
 def _write(
-    out: Path, tasks: Sequence[Task], links: Mapping[str, Link], problems: Sequence[str], console: Console
-) -> None:
+    out: Path, tasks: Sequence[Task], links: Mapping[str, Link], problems: Sequence[str], measured: Mapping[str, str],
+    console: Console,
+) -> None:  # fmt: skip
     """Print the tables, and write them and the report."""
     rows = summarise(tasks, links)
     findings = budgets.judge(rows)
     (out / "summary.json").write_text(json.dumps([row.as_record() for row in rows], indent=2) + "\n")
     (out / "budgets.json").write_text(json.dumps([finding.as_record() for finding in findings], indent=2) + "\n")
-    report.write(out / "report.html", report.Material(tasks, links, rows, findings, problems))
+    report.write(out / "report.html", report.Material(tasks, links, rows, findings, problems, measured))
     for name in links:
         console.print(tables.results(links[name], [row for row in rows if row.scenario == name]))
         for doubt in _doubts(rows, name):
