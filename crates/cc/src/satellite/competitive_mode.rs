@@ -69,6 +69,13 @@ impl CompetitiveMode {
         }
     }
 
+    /// There is no queue.
+    pub(super) fn end(&mut self) {
+        self.foreign_queue_rounds = 0;
+        self.expected_rounds = 0;
+        self.curve = None;
+    }
+
     pub(super) fn on_round(&mut self, round: &Round) {
         if round.long_queue {
             self.short_queue_rounds = 0;

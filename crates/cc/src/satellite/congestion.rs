@@ -12,6 +12,11 @@ impl Satellite {
         self.round.started > self.slow_start_from && self.loses_more_than(MIN_HIGH_LOSS_PACKETS)
     }
 
+    /// Whether the path loses so few packets that a loss is a queue's.
+    pub(super) fn loses_few(&self) -> bool {
+        self.lost_share < constants::losses::LOSS_THRESH
+    }
+
     /// Whether this round has lost so many packets, and a large share of what was sent.
     pub(super) fn loses_more_than(&self, packets: f64) -> bool {
         let Round { acked, lost, .. } = self.round;
@@ -35,6 +40,7 @@ impl Satellite {
             return;
         }
         self.recovery_from = Some(event.now);
+        self.raise_probe.on_queue();
         if self.has_window() {
             let in_flight = self.delivery.in_flight() as f64;
             self.marked
@@ -53,6 +59,18 @@ impl Satellite {
         if self.silence.has_taken_losses(event.now) {
             return;
         }
+        if self.loses_few() {
+            self.raise_probe.on_loss();
+        }
+        // A window that holds more than the rate asks for is lowered by every loss, as CUBIC's is.
+        let holds_more = (self.marked.bytes()).is_some_and(|window| window > self.own_window());
+        if holds_more && (self.recovery_from).is_none_or(|from| event.sent > from) {
+            self.recovery_from = Some(event.now);
+            let in_flight = self.delivery.in_flight() as f64;
+            self.marked
+                .on_mark(event.now, in_flight, constants::competitive_mode::BETA);
+            return;
+        }
         let standing = self.queue.standing();
         let queues = self.queue_losses.on_loss(event.now, event.sent, standing);
         let few = self.losses.are_few() && !self.losses.is_trying();
@@ -61,6 +79,7 @@ impl Satellite {
             let in_flight = self.delivery.in_flight() as f64;
             self.marked
                 .on_mark(event.now, in_flight, constants::competitive_mode::BETA);
+            self.raise_probe.on_queue();
         }
     }
 

@@ -114,6 +114,10 @@ pub(super) const RATE_FALL_QUEUE: f64 = 0.15;
 /// Shortest interval over which a fallen rate is measured. Less may be the gap between two
 /// satellites, of some 40 ms.
 pub(super) const MIN_RATE_INTERVAL: Span = Span::from_millis(100);
+/// A standing queue of this share of the base round trip, and a packet, keeps the path busy whatever waits for its slot.
+pub(super) const BUSY_QUEUE: f64 = 0.06;
+/// So many times what was ever known comes while a queue stands, and is believed (decision 0005, *Links on demand*).
+pub(super) const MORE_THAN_KNOWN: f64 = 1.25;
 /// Packets that the peer acknowledges at once, less a few: ten are asked for at most.
 pub(super) const ACK_PACKETS: f64 = 8.0;
 
@@ -141,6 +145,9 @@ pub(super) const OWN_QUEUE_GONE: f64 = 1.15;
 pub(super) const OWN_QUEUE_GONE_PACKETS: f64 = 12.0;
 
 // Losses and marks.
+
+/// Rounds over which the share of lost packets is averaged.
+pub(super) const LOSS_ROUNDS: f64 = 64.0;
 
 /// Losses beyond this share of a round are congestion whatever the queue looks like.
 pub(super) const HIGH_LOSS: f64 = 0.2;
@@ -276,6 +283,31 @@ pub(super) mod drain_probe {
     /// Or by less than this many seconds: timestamps of a busy machine are off by as
     /// much. A queue of twice that shows nothing.
     pub(in crate::satellite) const TIMING_NOISE: f64 = 0.0005;
+}
+
+/// Whether what stands is a queue: more is sent for a moment. Evidence in docs/decisions/0005-satellite-mended.md, *Raise probes*.
+pub(super) mod raise_probe {
+    /// Share of the rate that is sent beyond it.
+    pub(in crate::satellite) const GAIN: f64 = 0.25;
+    /// Steps between the means of rounds that are averaged.
+    pub(in crate::satellite) const STEPS: u32 = 16;
+    /// So many of these steps are sent beyond the rate: half of the mean of two rounds is 2.3 of its errors then.
+    pub(in crate::satellite) const NOISE: f64 = 4.0;
+    /// Least of it, seconds, most, and most as a share of the base round trip: what a full path must bear.
+    pub(in crate::satellite) const LEAST: f64 = 0.002;
+    pub(in crate::satellite) const MOST: f64 = 0.02;
+    pub(in crate::satellite) const MOST_SHARE: f64 = 0.5;
+    /// Share of it by which a full path's mean round trip follows: before it shows, the rate has given way by a third.
+    pub(in crate::satellite) const RESPONSE: f64 = 0.4;
+    /// Rounds that are averaged, before and afterwards: where less may be sent than is wanted, more.
+    pub(in crate::satellite) const LEAST_ROUNDS: f64 = 2.0;
+    pub(in crate::satellite) const MOST_ROUNDS: usize = 8;
+    /// Jitter moves the mean of an eighth of a round trip by at least so many times what it moves a whole one's: 0.4 to 1.3 seen, and 0.13 to
+    /// 0.3 where flows alike share a GEO queue.
+    pub(in crate::satellite) const EIGHTH_SHARE: f64 = 0.5;
+    /// Rounds held back that make a probe due: at first, and after many that have shown a queue.
+    pub(in crate::satellite) const LEAST_WAIT: u32 = 6;
+    pub(in crate::satellite) const MOST_WAIT: u32 = 96;
 }
 
 /// Losses without a queue.

@@ -5,7 +5,7 @@ use bentpipe_units::{Span, Time};
 use super::constants::brief_queue::HIGH as HIGH_SAMPLE;
 use super::constants::*;
 use super::losses::Verdict;
-use super::{Path, Phase, Satellite, drain_probe};
+use super::{Path, Phase, Satellite, drain_probe, raise_probe};
 
 impl Satellite {
     /// Losses without a queue: the radio's, or those of a link that is full all the same? So many bytes per second came
@@ -29,6 +29,7 @@ impl Satellite {
                     .capacity
                     .min(self.delivered_before_trial.max(self.rate));
                 self.probe_step = 0;
+                self.raise_probe.on_queue();
                 self.careful_rounds = CAREFUL_ROUNDS;
                 self.hold(now);
             }
@@ -130,6 +131,7 @@ impl Satellite {
             let path = self.standing() > HIGH_SAMPLE * self.target();
             self.rate = if path { rate } else { rate.max(self.rate) }.max(self.packet);
         }
+        self.measure_behind_queue(now, rtt);
         // What the path once carried counts less and less.
         let since = now.since(self.capacity_at).as_secs_f64();
         self.capacity_at = now;
@@ -156,12 +158,57 @@ impl Satellite {
         }
     }
 
+    /// What comes while a queue stands is what the path carries, whatever was sent: if that is more than was ever known, it is believed
+    /// at once. A link that gives what is asked for shows it by nothing else (docs/decisions/0005-satellite-mended.md, *Links on demand*).
+    fn measure_behind_queue(&mut self, now: Time, rtt: Span) {
+        let stands = self.queue.standing() > BUSY_QUEUE * self.base() + self.packet / self.rate;
+        if !stands || self.competitive.window() > 0.0 || self.losses.is_trying() {
+            self.queued_since = None;
+            return;
+        }
+        let since = *self.queued_since.get_or_insert(now);
+        let half = Span::from_nanos(rtt.as_nanos() / 2);
+        let known = self.capacity.max(self.rate);
+        // Less than that measures little, and shorter round trips are soon made up for. Longer pipes are asked with trains.
+        if half >= MIN_RATE_INTERVAL
+            && self.pipe() < TRAIN_PIPE * self.packet
+            && self.loses_few()
+            && now.since(since).as_secs_f64() >= 1.5 * half.as_secs_f64()
+            && let Some(rate) = self.delivery.rate(half)
+            && rate > MORE_THAN_KNOWN * known
+        {
+            self.rate = rate;
+            self.hold(now);
+        }
+    }
+
     /// Seconds of queue beyond what the controller makes itself.
     pub(super) fn long_queue(&self) -> f64 {
         (4.0 * self.target() / self.rate).max(RATE_FALL_QUEUE * self.base())
     }
 
+    /// A round has ended, and a queue has kept the rate from growing, or something that looks like one.
+    pub(super) fn ask_for_more(&mut self, now: Time, held_back: bool, disturbed: bool) {
+        // A window that holds less than the rate asks for is in nobody's way.
+        let windows = self.competitive.window() >= self.pipe() || self.marked.bytes().is_some();
+        let measuring = self.losses.is_trying() || self.training || self.rate_fall_since.is_some();
+        let no_queue = self.raise_probe.on_round(&raise_probe::Round {
+            now,
+            base: self.base(),
+            rtt: self.rtt().as_secs_f64(),
+            held_back,
+            steady: !(disturbed || windows || measuring || self.is_short_pipe()),
+        });
+        if no_queue {
+            self.competitive.end();
+        }
+    }
+
     pub(super) fn gain(&self) -> f64 {
+        let raise = self.raise_probe.gain(self.last_acked);
+        if raise > 0.0 {
+            return 1.0 + raise;
+        }
         if let Some(gain) = self.drain_probe.gain(self.last_acked) {
             return gain;
         }

@@ -14,6 +14,7 @@
 //!   queue has dropped does not.
 //! - [`drain_probe`]: now and then the queue is let run dry, which shows the base round trip, and
 //!   whether what was taken for a queue is only a longer path.
+//! - [`raise_probe`]: where growth has stopped, a little more is sent for a moment, which shows whether what stands is a queue or jitter.
 //! - [`losses`]: whether losses without a queue are the radio's, by a trial of less.
 //! - [`congestion`]: what losses, marks and long queues are answered with.
 //! - [`silence`]: when the acknowledgements stop for a while, and why.
@@ -33,6 +34,7 @@ mod queue;
 mod brief_queue;
 mod cruise;
 mod drain_probe;
+mod raise_probe;
 mod losses;
 mod congestion;
 mod silence;
@@ -55,6 +57,7 @@ use losses::Losses;
 use marked_window::MarkedWindow;
 use queue::Queue;
 use queue_losses::QueueLosses;
+use raise_probe::RaiseProbe;
 use silence::Silence;
 use train::Train;
 
@@ -103,6 +106,8 @@ pub struct Satellite {
     capacity_at: Time,
     /// When the queue grew beyond what the controller makes itself.
     rate_fall_since: Option<Time>,
+    /// Since when a queue has stood without a break.
+    queued_since: Option<Time>,
     /// Measurements of packets sent before then are of an earlier rate.
     hold_until: Time,
     /// Rounds of cruise.
@@ -113,6 +118,7 @@ pub struct Satellite {
     rounds_at_step: u32,
     round: Round,
     drain_probe: DrainProbe,
+    raise_probe: RaiseProbe,
     last_sent: Time,
     last_acked: Time,
     smoothed_rtt: Option<Span>,
@@ -124,6 +130,8 @@ pub struct Satellite {
     /// Packets sent until then left before slow start.
     slow_start_from: Time,
     losses: Losses,
+    /// Share of the packets that is lost, on average over [`LOSS_ROUNDS`] rounds.
+    lost_share: f64,
     /// Bytes per second before the latest trial of less ([`losses`]).
     rate_before_trial: f64,
     /// Bytes per second that came through before it.
@@ -199,12 +207,14 @@ impl Satellite {
             capacity: 0.0,
             capacity_at: Time::ZERO,
             rate_fall_since: None,
+            queued_since: None,
             hold_until: Time::ZERO,
             rounds: 0,
             probe_step: 0,
             rounds_at_step: 0,
             round: Round::default(),
             drain_probe: DrainProbe::default(),
+            raise_probe: RaiseProbe::new(),
             last_sent: Time::ZERO,
             last_acked: Time::ZERO,
             smoothed_rtt: None,
@@ -213,6 +223,7 @@ impl Satellite {
             frame: (0, 0),
             slow_start_from: Time::ZERO,
             losses: Losses::default(),
+            lost_share: 0.0,
             rate_before_trial: 0.0,
             delivered_before_trial: 0.0,
             most_delivered: 0.0,
@@ -317,6 +328,7 @@ impl Satellite {
             loss: lost as f64 / (acked + lost).max(1) as f64,
             ..Round::default()
         };
+        self.lost_share += (self.round.loss - self.lost_share) / LOSS_ROUNDS;
         self.most_delivered = self.most_delivered.max(delivered);
         self.brief_queue.on_round(self.pipe(), app_limited);
         let own = self.own_window();
@@ -334,6 +346,7 @@ impl Satellite {
             return;
         }
         self.remember(acked, now.since(started), app_limited);
+        self.ask_for_more(now, queued, app_limited || (lost > 0 && self.loses_few()));
         if app_limited {
             return;
         }
@@ -485,6 +498,10 @@ impl Controller for Satellite {
             Span::ZERO
         };
         (self.queue).on_acks_done(now, self.rtt(), grain, self.packet, self.per_byte());
+        if let Some((sample, standing)) = self.queue.latest() {
+            self.raise_probe.on_sample(now, sample, standing);
+        }
+        self.queue.set_jitter(self.raise_probe.floor());
         let rtt = self.queue.base().unwrap_or(self.initial_rtt);
         let busy = self.phase == Phase::Cruise && self.is_full();
         self.delivery.on_acks_done(now, end.app_limited, busy, rtt);

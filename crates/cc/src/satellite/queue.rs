@@ -33,6 +33,8 @@ pub(super) struct Queue {
     jitter: f64,
     samples: u32,
     last: Option<Span>,
+    /// What stands up to so many seconds is jitter.
+    floor: f64,
 }
 
 impl Queue {
@@ -107,6 +109,16 @@ impl Queue {
         }
     }
 
+    /// What a probe has shown to be jitter, seconds above the base.
+    pub(super) fn set_jitter(&mut self, seconds: f64) {
+        self.floor = seconds;
+    }
+
+    /// The latest sample, and the least of the last ones above the base, jitter or not, seconds.
+    pub(super) fn latest(&self) -> Option<(f64, f64)> {
+        Some((self.last?.as_secs_f64(), self.above_base()))
+    }
+
     /// Mean step from one sample to the next, seconds.
     pub(super) fn jitter(&self) -> f64 {
         self.jitter * 1e-9
@@ -124,11 +136,13 @@ impl Queue {
 
     /// Seconds of standing queue.
     pub(super) fn standing(&self) -> f64 {
+        (self.above_base() - self.floor.max(2.0 * self.noise())).max(0.0)
+    }
+
+    fn above_base(&self) -> f64 {
         let least = self.recent.iter().map(|(_, sample)| *sample).min();
         match (least, self.base()) {
-            (Some(least), Some(base)) => {
-                (least.as_secs_f64() - base.as_secs_f64() - 2.0 * self.noise()).max(0.0)
-            }
+            (Some(least), Some(base)) => (least.as_secs_f64() - base.as_secs_f64()).max(0.0),
             _ => 0.0,
         }
     }

@@ -10,7 +10,8 @@ impl Satellite {
             Phase::Start if self.rate == 0.0 => self.start_window,
             Phase::SlowStart { .. } => self.start_window,
             _ => {
-                self.pipe() * (1.0 + WINDOW_MARGIN + PROBE_GAINS[self.probe_step])
+                let more = PROBE_GAINS[self.probe_step].max(self.raise_probe.gain(self.last_acked));
+                self.pipe() * (1.0 + WINDOW_MARGIN + more)
                     + 2.0 * self.target()
                     + WINDOW_MARGIN_PACKETS * self.packet
                     + if self.training {
