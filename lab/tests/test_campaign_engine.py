@@ -28,6 +28,7 @@ from bentpipe_lab.records import tables
 from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.report import campaign as report
 from bentpipe_lab.room import room
+from processes import PATIENCE_S, child_of, program, until
 
 SMALL = """\
 name = "small"
@@ -49,7 +50,6 @@ workload = ["first byte", "download 2 MB"]
 controller = ["cubic", "satellite", "bbr3"]
 "scenario.forward.loss" = ["0 %", "0.1 %"]
 """
-PATIENCE_S = 120
 
 
 def begun(tmp_path: Path, text: str, name: str = "campaign") -> directory.Campaign:
@@ -78,34 +78,6 @@ def noted(campaign: directory.Campaign) -> Counter[tuple[str, int, int]]:
     return Counter(
         (event["point"], event["repetition"], event["attempt"]) for event in events if event["event"] == "run"
     )
-
-
-@contextlib.contextmanager
-def program(*arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
-    with child_of([sys.executable, "-m", *arguments]) as child:
-        yield child
-
-
-@contextlib.contextmanager
-def child_of(argv: list[str]) -> Iterator["subprocess.Popen[bytes]"]:
-    child = subprocess.Popen(
-        argv,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        yield child
-    finally:
-        child.kill()
-        child.wait()
-
-
-def until(what: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")
@@ -159,138 +131,6 @@ def test_killed_it_loses_what_was_in_flight_and_goes_on_to_the_same_bytes(
     assert kept(campaign) == uninterrupted
     assert before.items() <= kept(campaign).items()
     assert set(noted(campaign).values()) == {1}
-
-
-def test_killed_it_leaves_no_simulation_running(tmp_path: Path) -> None:
-    hour = """
-name = "hour"
-[axes]
-scenario = "geo"
-system = "quic"
-workload = "perf"
-"workload.seconds" = 3600
-"""
-    campaign = begun(tmp_path, hour)
-    with program("bentpipe_lab", "resume", str(campaign.directory)) as child:
-        until(lambda: simulations_of(child.pid) or child.poll() is not None)
-        running = simulations_of(child.pid)
-        assert running, "it ended before anybody could kill it"
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait()
-    try:
-        until(lambda: not any(is_running(process) for process in running))
-    finally:
-        for process in running:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
-def test_killed_in_real_time_its_paths_go_with_it_and_it_goes_on(tmp_path: Path) -> None:
-    text = """
-name = "paths"
-clock = "real"
-repetitions = 2
-parallel = 1
-late_repeats = 0
-[axes]
-scenario = "leo"
-system = "tcp-pep"
-workload = "iperf3"
-"workload.seconds" = [1, 30]
-"""
-    campaign = begun(tmp_path, text.replace("[1, 30]", "[1, 3]"))
-    # The longer one takes longer than the path may take to go away.
-    long = begun(tmp_path, text.replace("[1, 30]", "30"), "long")
-    with program("bentpipe_lab", "resume", str(long.directory)) as child:
-        until(lambda: programs_over_paths_of(child.pid, "iperf3") or child.poll() is not None)
-        assert child.poll() is None, "it ended before anybody could kill it"
-        runs, programs = paths_of(child.pid), descendants(child.pid)
-        assert any(host.namespaces_of(run) for run in runs)
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait()
-    at = time.monotonic()
-    until(lambda: not any(is_running(process) for process in programs))
-    assert time.monotonic() - at < 20
-    assert not [name for run in runs for name in host.namespaces_of(run)]
-
-    with program("bentpipe_lab", "resume", str(campaign.directory)) as child:
-        until(lambda: noted(campaign) or child.poll() is not None)
-        os.kill(child.pid, signal.SIGKILL)
-        child.wait()
-    before = set(noted(campaign))
-    assert before
-    assert execute(campaign) is engine.Ending.DONE
-    assert before <= set(noted(campaign))
-    assert set(noted(campaign).values()) == {1}
-    assert len(campaign.state().done) == 4
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
-def test_a_path_whose_own_process_is_killed_is_removed_and_told(tmp_path: Path) -> None:
-    text = """
-name = "path"
-clock = "real"
-parallel = 1
-[axes]
-scenario = "leo"
-system = "direct"
-workload = "iperf3"
-"workload.seconds" = 30
-"""
-    campaign = begun(tmp_path, text)
-    with program("bentpipe_lab", "resume", str(campaign.directory)) as child:
-        until(lambda: programs_over_paths_of(child.pid, "iperf3") or child.poll() is not None)
-        runs, programs = paths_of(child.pid), descendants(child.pid)
-        for path in children_of(child.pid):
-            os.kill(path, signal.SIGKILL)
-        assert child.wait(PATIENCE_S) == 0
-    assert not [name for run in runs for name in host.namespaces_of(run)]
-    assert not any(is_running(process) for process in programs)
-    (done,) = campaign.state().done.values()
-    assert done.verdict is Verdict.FAILED
-
-
-def children_of(process: int) -> list[int]:
-    threads = Path("/proc", str(process), "task").glob("*/children")
-    found = []
-    for thread in threads:
-        with contextlib.suppress(OSError):
-            found += [int(child) for child in thread.read_text().split()]
-    return found
-
-
-def descendants(process: int) -> list[int]:
-    children = children_of(process)
-    return children + [each for child in children for each in descendants(child)]
-
-
-def paths_of(process: int) -> list[str]:
-    """The names of the paths that a campaign's process has now."""
-    return [lock.stem for path in children_of(process) for lock in host.STATE.glob(f"bp{path}-*.lock")]
-
-
-def programs_over_paths_of(process: int, name: str) -> list[int]:
-    return [each for each in descendants(process) if name in " ".join(command_of(each)[:2])]
-
-
-def simulations_of(process: int) -> list[int]:
-    """The simulators that a process has started."""
-    return [child for child in children_of(process) if "sim" in command_of(child)]
-
-
-def command_of(process: int) -> list[str]:
-    try:
-        return Path("/proc", str(process), "cmdline").read_text().split("\0")
-    except OSError:
-        return []
-
-
-def is_running(process: int) -> bool:
-    try:
-        return "\nState:\tZ" not in Path("/proc", str(process), "status").read_text()
-    except FileNotFoundError:
-        return False
 
 
 def test_interrupted_it_ends_in_order_and_can_be_resumed(tmp_path: Path, uninterrupted: dict[str, bytes]) -> None:

@@ -98,10 +98,11 @@ def test_every_campaign_of_ours_is_a_plan_that_the_simulator_takes(name: str) ->
     "name",
     ["kosek", "qpep", "qpep-loss-systems", "qpep-pages", "qpep-iridium", "ka-sat", "beyond", "bujari-tcp"],
 )
-def test_the_quick_form_of_a_study_leaves_time_for_repeats_in_ten_minutes(name: str) -> None:
+def test_the_quick_form_of_a_study_is_expected_to_take_ten_minutes_at_most(name: str) -> None:
     plan_ = plan.read(host.REPOSITORY / "campaigns" / f"{name}.toml", quick=True)
     points = expand(plan_).points
     real = [point for point in points if point.clock == "real"]
     units = schedule.units(plan_, real, schedule.open_runs(plan_, real, State()))
     paths = plan_.parallel or side_by_side.DEFAULT
+    # The middle of the range: kosek took 617 s (docs/limitations.md).
     assert 0 < schedule.takes({point.id: point for point in real}, units, paths).middle < 600
