@@ -250,7 +250,7 @@ pub(super) mod queue {
     pub(in crate::satellite) const JITTER_STEPS: f64 = 150.0;
 }
 
-/// The drain probe.
+/// Queues that come and go within a round trip.
 pub(super) mod brief_queue {
     /// Share of the target above which a sample may have met a queue.
     pub(in crate::satellite) const HIGH: f64 = 0.5;
@@ -262,6 +262,7 @@ pub(super) mod brief_queue {
     pub(in crate::satellite) const BRIEF_ROUNDS: u32 = 2;
 }
 
+/// The drain probe.
 pub(super) mod drain_probe {
     use bentpipe_units::Span;
 

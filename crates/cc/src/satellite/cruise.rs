@@ -187,7 +187,7 @@ impl Satellite {
         (4.0 * self.target() / self.rate).max(RATE_FALL_QUEUE * self.base())
     }
 
-    /// A round has ended, and a queue has kept the rate from growing, or something that looks like one.
+    /// A round has ended, in which a queue, or what looks like one, may have `held_back` the rate: whether it is one is asked with a raise probe.
     pub(super) fn ask_for_more(&mut self, now: Time, held_back: bool, disturbed: bool) {
         // A window that holds less than the rate asks for is in nobody's way.
         let windows = self.competitive.window() >= self.pipe() || self.marked.bytes().is_some();

@@ -257,6 +257,16 @@ mod tests {
     /// Samples per round trip.
     const SAMPLES: u32 = 64;
 
+    fn held_back(now: Time) -> Round {
+        Round {
+            now,
+            base: BASE,
+            rtt: BASE,
+            held_back: true,
+            steady: true,
+        }
+    }
+
     /// Round trips of 40 ms held back by up to `jitter` seconds, of which there are `values` in a round trip, and by a queue that grows by
     /// `share` of what is sent in addition. The floor after each round.
     fn floors(jitter: f64, values: u32, share: f64, rounds: u32) -> Vec<f64> {
@@ -276,13 +286,7 @@ mod tests {
                     now = now + seconds(step);
                     probe.on_sample(now, BASE + held + queue, held + queue);
                 }
-                probe.on_round(&Round {
-                    now,
-                    base: BASE,
-                    rtt: BASE,
-                    held_back: true,
-                    steady: true,
-                });
+                probe.on_round(&held_back(now));
                 probe.floor()
             })
             .collect()
@@ -313,13 +317,7 @@ mod tests {
         for _ in 0..100 {
             now = now + seconds(BASE);
             probe.on_sample(now, BASE + 0.01, 0.01);
-            probe.on_round(&Round {
-                now,
-                base: BASE,
-                rtt: BASE,
-                held_back: true,
-                steady: true,
-            });
+            probe.on_round(&held_back(now));
             assert_eq!(probe.gain(now), 0.0);
         }
     }
