@@ -155,6 +155,7 @@ def test_a_bearer_token_lets_its_client_in_while_it_is_good(own_tunnel: Bentpipe
     assert is_refused(tunnel, None)
     assert "no session" in tunnel.gateway.log.read_text(), "without tokens, the handshake wants a key"
     token = gateway(tunnel, "token", "add", "phone").strip()
+    assert token.startswith("bentpipe_"), "not with a dash, like an option of its client"
     assert token not in (tunnel.gateway_config.parent / "terminals.toml").read_text()
     assert gateway(tunnel, "token", "list").startswith("phone ")
     results = exchange(tunnel, token)

@@ -83,6 +83,10 @@ pub enum Certificates {
     },
 }
 
+/// How tokens begin. Without it one in 64 begins with a dash, and is an option to the client that
+/// has it on its command line; and scanners for secrets know what they have found.
+const TOKEN_PREFIX: &str = "bentpipe_";
+
 /// What only the kind of a proof counts in.
 fn any() -> Fingerprint {
     Fingerprint::of_token(b"")
@@ -93,7 +97,7 @@ pub fn tokens(command: Tokens) -> Result<(), Failure> {
     match command {
         Tokens::Add { config, name } => {
             let secret = bentpipe_os::secret::random().map_err(anyhow::Error::from)?;
-            let token = URL_SAFE_NO_PAD.encode(secret);
+            let token = format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(secret));
             let proof = Proof::Token(Fingerprint::of_token(token.as_bytes()));
             add(config, name, proof)?;
             eprintln!("the client shows this token with each request; it is not kept here:");
