@@ -275,20 +275,73 @@ fn downloads_that_delay_acknowledgements_do_not_slow_uploads() {
     );
 }
 
-/// A return link that gives what has been asked for a second ago: sent at what comes through, nothing more is ever asked for, and uploads of
-/// 2 MB took 29 to 98 s.
-#[test]
-fn a_return_link_on_demand_is_asked_for_more() {
+/// What uploads over a return link that gives what was asked for a second ago take with a controller, seconds of each seed.
+fn over_a_return_link_on_demand<const N: usize>(
+    controller: Choice,
+    work: [FlowPlan; N],
+    seeds: std::ops::RangeInclusive<u64>,
+) -> Vec<[TunnelFlow; N]> {
     let scenario = Scenario::parse(include_str!("../../../scenarios/kosek-geo.toml"));
     let link = LinkPlan::of(&scenario.expect("a scenario that is shipped"));
-    let mut took = [1, 2, 3, 4, 5].map(|seed| {
-        let mut plan = plan(link.clone(), vec![vec![upload(5, 2_000_000)]]);
+    let of_seed = |seed| {
+        let mut plan = plan(link.clone(), vec![work.to_vec()]);
         plan.seed = seed;
-        flows(&plan)[0].seconds().expect("an upload that ends")
+        plan.until = seconds(250);
+        for terminal in &mut tunnel(&mut plan).terminals {
+            terminal.transport.controller = controller.into();
+        }
+        flows(&plan).try_into().expect("as many flows as planned")
+    };
+    seeds.map(of_seed).collect()
+}
+
+/// Sent at what comes through, nothing more is ever asked for: uploads of 2 MB took 17 s to more than the four minutes here. Most of what
+/// an idle link gives at first is less than the first window asks for; behind a pause it is idle again.
+#[test]
+fn a_return_link_on_demand_is_asked_for_more() {
+    let work = [upload(5, 2_000_000), upload(120, 2_000_000)];
+    let [ours, cubic] = [Choice::Satellite, Choice::Cubic].map(|controller| {
+        let slowest = |number: usize, flows: &[[TunnelFlow; 2]]| {
+            let took = flows.iter().map(|flows| flows[number].seconds());
+            took.map(|took| took.unwrap_or(f64::INFINITY))
+                .fold(0.0, f64::max)
+        };
+        let flows = over_a_return_link_on_demand(controller, work, 1..=10);
+        [slowest(0, &flows), slowest(1, &flows)]
     });
-    took.sort_by(f64::total_cmp);
-    // The bound is 3.8 s, CUBIC takes 8, and two of these still take 88 and more (docs/limitations.md).
-    assert!(took[2] < 30.0, "{took:?}");
+    println!("slowest of ten, cold and warm: {ours:?} s, CUBIC {cubic:?} s");
+    assert!(ours[0] < 1.25 * cubic[0] && ours[1] < 1.25 * cubic[1]);
+}
+
+/// CUBIC fills the queue with eight seconds for it.
+#[test]
+fn a_call_beside_a_long_upload_on_demand_waits_less_than_beside_cubic() {
+    let call = FlowPlan {
+        start: seconds(20),
+        work: Work::Call(Call {
+            every: Span::from_millis(20),
+            size: 200,
+            count: 500,
+        }),
+    };
+    let work = [upload(5, 20_000_000), call];
+    let [ours, cubic] = [Choice::Satellite, Choice::Cubic].map(|controller| {
+        let median = |mut values: Vec<f64>| {
+            values.sort_by(f64::total_cmp);
+            values[values.len() / 2]
+        };
+        let flows = over_a_return_link_on_demand(controller, work, 1..=5);
+        let took = flows.iter().filter_map(|flows| flows[0].seconds());
+        let calls = flows.iter().filter_map(|flows| flows[1].echo.as_ref());
+        let late = calls.filter_map(|echo| echo.p95_ns);
+        (
+            median(took.collect()),
+            median(late.map(|ns| ns as f64 / 1e9).collect()),
+        )
+    });
+    println!("upload, and p95 of the call: {ours:?} s, CUBIC {cubic:?} s");
+    assert!(ours.0 < 1.15 * cubic.0, "the upload is hardly slower");
+    assert!(ours.1 < 0.5 * cubic.1, "and the call sooner");
 }
 
 #[test]

@@ -114,10 +114,6 @@ pub(super) const RATE_FALL_QUEUE: f64 = 0.15;
 /// Shortest interval over which a fallen rate is measured. Less may be the gap between two
 /// satellites, of some 40 ms.
 pub(super) const MIN_RATE_INTERVAL: Span = Span::from_millis(100);
-/// A standing queue of this share of the base round trip, and a packet, keeps the path busy whatever waits for its slot.
-pub(super) const BUSY_QUEUE: f64 = 0.06;
-/// So many times what was ever known comes while a queue stands, and is believed (decision 0005, *Links on demand*).
-pub(super) const MORE_THAN_KNOWN: f64 = 1.25;
 /// Packets that the peer acknowledges at once, less a few: ten are asked for at most.
 pub(super) const ACK_PACKETS: f64 = 8.0;
 
@@ -217,6 +213,8 @@ pub(super) mod train {
     /// A train that came back at more than this share of the rate at which it left was not
     /// spread by the path: the application had no more for it.
     pub(in crate::satellite) const SPREAD_SHARE: f64 = 0.8;
+    /// A path that brings so many times more of it later gives what it was asked for.
+    pub(in crate::satellite) const MORE_LATER: f64 = 2.0;
     /// Unless it left at this share of its own rate: the path is at least as fast.
     pub(in crate::satellite) const FAST_SENDING: f64 = 0.5;
 }
@@ -309,6 +307,22 @@ pub(super) mod raise_probe {
     /// Rounds held back that make a probe due: at first, and after many that have shown a queue.
     pub(in crate::satellite) const LEAST_WAIT: u32 = 6;
     pub(in crate::satellite) const MOST_WAIT: u32 = 96;
+}
+
+/// Links on demand; evidence in docs/decisions/0005-satellite-mended.md, *Links on demand*.
+pub(super) mod on_demand {
+    /// A standing queue of this share of the base round trip, and a packet, keeps the path busy whatever waits for its slot.
+    pub(in crate::satellite) const BUSY_QUEUE: f64 = 0.06;
+    /// So many times what was known comes while a queue stands, and is believed.
+    pub(in crate::satellite) const MORE_THAN_KNOWN: f64 = 1.25;
+    /// Round trips after which a link has given what was asked for: a request waits for its turn (a second, OpenSAND), and goes up and down.
+    pub(in crate::satellite) const ROUNDS: f64 = 4.0;
+    /// Most that is in flight in slow start, pipes of what the path has given at best.
+    pub(in crate::satellite) const MOST_PIPES: f64 = 3.0;
+    /// Pipes that wait for what they have asked for.
+    pub(in crate::satellite) const PIPES: f64 = 1.0;
+    /// First window behind a pause, pipes.
+    pub(in crate::satellite) const FIRST_PIPES: f64 = 2.0;
 }
 
 /// Losses without a queue.

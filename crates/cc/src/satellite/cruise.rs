@@ -95,6 +95,8 @@ impl Satellite {
             let (from, until, over) = if silent {
                 let half = half.max(MIN_RATE_INTERVAL);
                 (half, half + half, half)
+            } else if self.on_demand.seen {
+                (Span::ZERO, half, self.on_demand_time())
             } else if self.queue.is_noisy() {
                 (Span::ZERO, half, quarter.max(half))
             } else {
@@ -116,10 +118,14 @@ impl Satellite {
             self.delivery.restart();
             self.drain_probe.restart();
         }
+        let over = match self.on_demand.seen {
+            true => self.on_demand_time(),
+            false => rtt,
+        };
         if !app_limited
             && now >= self.hold_until
             && !self.losses.is_trying()
-            && let Some(rate) = self.delivery.rate(rtt)
+            && let Some(rate) = self.delivery.rate(over)
         {
             // On a short way a stall of a host is most of a round trip.
             let longer = match self.stalls() > MIN_TARGET {
@@ -155,30 +161,6 @@ impl Satellite {
                 self.round.queued = false;
                 self.brief_queue.on_longer_path();
             }
-        }
-    }
-
-    /// What comes while a queue stands is what the path carries, whatever was sent: if that is more than was ever known, it is believed
-    /// at once. A link that gives what is asked for shows it by nothing else (docs/decisions/0005-satellite-mended.md, *Links on demand*).
-    fn measure_behind_queue(&mut self, now: Time, rtt: Span) {
-        let stands = self.queue.standing() > BUSY_QUEUE * self.base() + self.packet / self.rate;
-        if !stands || self.competitive.window() > 0.0 || self.losses.is_trying() {
-            self.queued_since = None;
-            return;
-        }
-        let since = *self.queued_since.get_or_insert(now);
-        let half = Span::from_nanos(rtt.as_nanos() / 2);
-        let known = self.capacity.max(self.rate);
-        // Less than that measures little, and shorter round trips are soon made up for. Longer pipes are asked with trains.
-        if half >= MIN_RATE_INTERVAL
-            && self.pipe() < TRAIN_PIPE * self.packet
-            && self.loses_few()
-            && now.since(since).as_secs_f64() >= 1.5 * half.as_secs_f64()
-            && let Some(rate) = self.delivery.rate(half)
-            && rate > MORE_THAN_KNOWN * known
-        {
-            self.rate = rate;
-            self.hold(now);
         }
     }
 

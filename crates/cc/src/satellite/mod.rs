@@ -15,6 +15,7 @@
 //! - [`drain_probe`]: now and then the queue is let run dry, which shows the base round trip, and
 //!   whether what was taken for a queue is only a longer path.
 //! - [`raise_probe`]: where growth has stopped, a little more is sent for a moment, which shows whether what stands is a queue or jitter.
+//! - [`on_demand`]: where the path gives what was asked for a while ago, it is asked for more.
 //! - [`losses`]: whether losses without a queue are the radio's, by a trial of less.
 //! - [`congestion`]: what losses, marks and long queues are answered with.
 //! - [`silence`]: when the acknowledgements stop for a while, and why.
@@ -35,6 +36,7 @@ mod brief_queue;
 mod cruise;
 mod drain_probe;
 mod raise_probe;
+mod on_demand;
 mod losses;
 mod congestion;
 mod silence;
@@ -55,6 +57,7 @@ use constants::*;
 use drain_probe::DrainProbe;
 use losses::Losses;
 use marked_window::MarkedWindow;
+use on_demand::OnDemand;
 use queue::Queue;
 use queue_losses::QueueLosses;
 use raise_probe::RaiseProbe;
@@ -119,6 +122,7 @@ pub struct Satellite {
     round: Round,
     drain_probe: DrainProbe,
     raise_probe: RaiseProbe,
+    on_demand: OnDemand,
     last_sent: Time,
     last_acked: Time,
     smoothed_rtt: Option<Span>,
@@ -215,6 +219,7 @@ impl Satellite {
             round: Round::default(),
             drain_probe: DrainProbe::default(),
             raise_probe: RaiseProbe::new(),
+            on_demand: OnDemand::default(),
             last_sent: Time::ZERO,
             last_acked: Time::ZERO,
             smoothed_rtt: None,
@@ -419,6 +424,7 @@ impl Controller for Satellite {
             // The silence before a new flight was idleness.
             self.last_acked = packet.now;
             self.silence.on_idle(packet.now + self.rtt());
+            self.ask_behind_pause(packet.now, pause);
         } else if silent > BLACKOUT_ROUND_TRIPS * self.rtt().as_secs_f64()
             && self.queue.base().is_some()
         {
@@ -520,7 +526,10 @@ impl Controller for Satellite {
                     self.rate = RESUME_SHARE * path.rate;
                     self.resumed = true;
                 }
-                if let Some(shown) = self.train.on_acks_done(now, rtt, self.base_steady) {
+                let train = self.train.on_acks_done(now, rtt, self.base_steady);
+                if let Some(rate) = self.train.was_given_more(rtt) {
+                    self.ask_on_demand(now, rate);
+                } else if let Some(shown) = train {
                     match shown {
                         Some(mut shown) => {
                             shown.doubtful |= self.train.contradicts_itself(rtt);
@@ -554,7 +563,10 @@ impl Controller for Satellite {
                 let full = more > (EXIT_RTT_GROWTH * self.base()).max(2.0 * self.queue.noise());
                 // What was held stays in the average for some round trips more.
                 let full = full && !self.is_behind_silence_by(now, SILENCE_IN_AVERAGE);
-                if !self.is_behind_silence(now) && (full || self.is_full()) {
+                if !self.may_be_given_more(now, end.app_limited)
+                    && !self.is_behind_silence(now)
+                    && (full || self.is_full())
+                {
                     self.leave_slow_start(now);
                 }
             }

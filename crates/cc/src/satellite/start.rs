@@ -145,7 +145,10 @@ impl Satellite {
         // While packets were held a short queue was full, and no round has shown what the path carries. Half of the window
         // is what any controller keeps (RFC 9002, section 7.3.2), once it has grown by what arrived.
         let grown = self.start_window > 2.0 * self.initial_window;
-        let half = match grown && self.is_behind_silence_by(now, SILENCE_IN_AVERAGE) {
+        let half = match grown
+            && !self.on_demand.seen
+            && self.is_behind_silence_by(now, SILENCE_IN_AVERAGE)
+        {
             true => 0.5 * window,
             false => 0.0,
         };

@@ -3,8 +3,8 @@
 
 use bentpipe_units::{Span, Time};
 
-use super::constants::MAX_ACK_DELAY;
 use super::constants::train::*;
+use super::constants::{MAX_ACK_DELAY, MIN_RATE_INTERVAL};
 use crate::{Acked, Sent};
 
 /// What a train has shown.
@@ -43,6 +43,8 @@ pub(super) struct Train {
     shown: Option<f64>,
     /// How many slopes there were.
     slopes: u32,
+    /// Acknowledgements: when, and the packets and bytes of it that had arrived by then.
+    points: Vec<(Time, (u64, u64))>,
     lost: u32,
     later: bool,
     done: bool,
@@ -145,6 +147,27 @@ impl Train {
         soon && shown * base.as_secs_f64() > self.bytes as f64
     }
 
+    /// Bytes per second at which the last packets came, if that is more than [`MORE_LATER`] times what those of the first half round trip
+    /// of `base` came at, and no gap explains it: what waited has asked the path for more.
+    pub(super) fn was_given_more(&self, base: Span) -> Option<f64> {
+        let (last, (packets, bytes)) = *self.points.last()?;
+        let (from, (_, before)) = *self.points.first()?;
+        let half = Span::from_nanos(base.as_nanos() / 2);
+        let (until, (_, early)) = *(self.points.iter()).find(|(at, _)| at.since(from) >= half)?;
+        let gap = (self.points.windows(2))
+            .map(|pair| pair[1].0.since(pair[0].0))
+            .max()?;
+        if half < MIN_RATE_INTERVAL || gap > Span::from_nanos(half.as_nanos() / 2) {
+            return None;
+        }
+        let first = (early - before) as f64 / until.since(from).as_secs_f64();
+        let (since, (_, then)) = *self.points.iter().rev().find(|(at, (count, _))| {
+            packets - count >= MIN_ACKED && last.since(*at).as_nanos() >= half.as_nanos() / 4
+        })?;
+        let rate = (bytes - then) as f64 / last.since(since).as_secs_f64();
+        (since >= until && rate > MORE_LATER * first).then_some(rate)
+    }
+
     /// Share of its packets that were lost.
     pub(super) fn lost_share(&self) -> f64 {
         f64::from(self.lost) / f64::from(PACKETS)
@@ -167,6 +190,7 @@ impl Train {
             self.to = now;
             self.arrived.0 += packets;
             self.arrived.1 += bytes;
+            self.points.push((now, self.arrived));
             let due = self.first.map_or(now, |first| first + base);
             let delay = now.since(due).as_secs_f64();
             let (late, exact) = (&mut self.late, &mut self.delayed);

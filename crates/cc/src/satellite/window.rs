@@ -1,5 +1,6 @@
 //! What may be in flight: by the rate that is delivered, and by the window that marks leave.
 
+use super::constants::on_demand::PIPES as DEMAND_PIPES;
 use super::constants::*;
 use super::{Phase, Satellite};
 
@@ -11,7 +12,11 @@ impl Satellite {
             Phase::SlowStart { .. } => self.start_window,
             _ => {
                 let more = PROBE_GAINS[self.probe_step].max(self.raise_probe.gain(self.last_acked));
-                self.pipe() * (1.0 + WINDOW_MARGIN + more)
+                let waits = match self.on_demand.seen {
+                    true => DEMAND_PIPES,
+                    false => 0.0,
+                };
+                self.pipe() * (1.0 + waits + WINDOW_MARGIN + more)
                     + 2.0 * self.target()
                     + WINDOW_MARGIN_PACKETS * self.packet
                     + if self.training {
