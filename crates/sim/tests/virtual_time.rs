@@ -214,6 +214,18 @@ fn a_plan_that_cannot_be_run_is_refused() {
     assert!(error.contains("contracted_rate"), "{error}");
 }
 
+/// Probes behind a silence leave as a batch that begins with a short datagram, at which the QUIC library panics (`bentpipe_quic::batches`).
+#[test]
+fn what_follows_a_silence_is_no_end_of_the_simulation() {
+    let scenario = Scenario::parse(include_str!("../../../scenarios/kosek-geo-loss-1.toml"));
+    let link = LinkPlan::of(&scenario.expect("a scenario that is shipped"));
+    for seed in 1..=60 {
+        let mut plan = plan(Choice::NewReno, link.clone(), 1, 100_000_000);
+        (plan.seed, plan.until) = (seed, Span::from_millis(30_000));
+        assert!(!records(&plan).samples.is_empty());
+    }
+}
+
 #[test]
 fn an_outage_without_end_ends_with_a_verdict() {
     let mut plan = plan(Choice::Satellite, geo("0 %", "100 kB"), 1, 10 << 20);

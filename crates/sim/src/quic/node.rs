@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bentpipe_perf::lean;
+use bentpipe_quic::batches::Batches;
 use bytes::BytesMut;
 use noq_proto::{
     ClientConfig, Connection, ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint,
@@ -20,6 +21,8 @@ pub(crate) struct Node {
     endpoint: Endpoint,
     pub(crate) connection: Option<(ConnectionHandle, Connection)>,
     buffer: Vec<u8>,
+    /// Sends batches when real ends do: the library panics at others.
+    batches: Batches,
     pub(crate) program: Program,
     pub(crate) broken: Option<String>,
 }
@@ -59,6 +62,7 @@ impl Node {
             endpoint,
             connection: None,
             buffer: Vec::new(),
+            batches: Batches::default(),
             program,
             broken: None,
         }
@@ -156,9 +160,12 @@ impl Node {
     ) -> Option<(Transmit, &[u8])> {
         let (_, connection) = self.connection.as_mut()?;
         self.buffer.clear();
+        let most = self.batches.limit(now.into(), most);
         let transmit = connection.poll_transmit(now, most, &mut self.buffer)?;
-        let size = transmit.size;
-        Some((transmit, &self.buffer[..size]))
+        let bytes = &self.buffer[..transmit.size];
+        let segment = transmit.segment_size.unwrap_or(transmit.size);
+        self.batches.on_sent(now.into(), bytes, segment);
+        Some((transmit, bytes))
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
