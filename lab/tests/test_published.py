@@ -67,6 +67,14 @@ def test_the_quick_form_replaces_what_it_names(tmp_path: Path) -> None:
     assert plan.parse(quick.text, tmp_path).axes == quick.axes, "a campaign that was begun can be read again"
 
 
+@pytest.mark.parametrize("quick", [False, True])
+def test_what_is_wrong_in_the_quick_form_is_told_in_either(tmp_path: Path, *, quick: bool) -> None:
+    file = tmp_path / "plan.toml"
+    file.write_text(PLAN + QUICK.replace("repetitions", "repetitons"))
+    with pytest.raises(PlanError, match=r"\[quick\]: there is no field 'repetitons'; did you mean 'repetitions'"):
+        plan.read(file, quick=quick)
+
+
 def test_a_plan_without_a_quick_form_says_so(tmp_path: Path) -> None:
     file = tmp_path / "plan.toml"
     file.write_text(PLAN)

@@ -116,12 +116,20 @@ class Plan:
 
 
 def read(path: Path, *, quick: bool = False) -> Plan:
-    """Read a plan's file; in its quick form, what its [quick] table says counts instead."""
+    """Read a plan's file; in its quick form, what its [quick] table says counts instead. Both have to be right."""
     text = _text(path)
     try:
-        return parse(_quick(text) if quick else text, path.parent)
+        whole = parse(text, path.parent)
+        if not quick and "quick" not in tomllib.loads(text):
+            return whole
+        quick_form = _quick(text)
     except PlanError as error:
         raise PlanError(f"{path}: {error}") from error
+    try:
+        of_quick = parse(quick_form, path.parent)
+    except PlanError as error:
+        raise PlanError(f"{path}: [quick]: {error}") from error
+    return of_quick if quick else whole
 
 
 def read_toml(path: Path) -> dict[str, Any]:
