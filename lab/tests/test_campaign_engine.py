@@ -360,6 +360,26 @@ sys.exit(code)
     assert campaign.store.result(failed[0])["detail"] == "the simulator: it panicked"
 
 
+def test_a_simulator_that_does_not_end_is_ended_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in = tmp_path / "bentpipe"
+    stand_in.write_text(f"""\
+#!{sys.executable}
+import subprocess, sys, time
+plan = open(sys.argv[2]).read() if sys.argv[1] == "sim" else ""
+if "cubic" in plan and "until = \\"1 ms" not in plan:
+    time.sleep(3600)
+sys.exit(subprocess.run(["{host.binary()}", *sys.argv[1:]]).returncode)
+""")
+    stand_in.chmod(0o755)
+    monkeypatch.setenv("BENTPIPE", str(stand_in))
+    monkeypatch.setattr(simulate, "SILENT_S", 2.0)
+    campaign = begun(tmp_path, SMALL.replace('["first byte", "download 2 MB"]', '"first byte"'))
+    assert execute(campaign) is engine.Ending.DONE
+    assert campaign.state().verdicts() == {Verdict.OK: 4, Verdict.FAILED: 4}
+    failed = next(done.run for done in campaign.state().done.values() if done.verdict is Verdict.FAILED)
+    assert campaign.store.result(failed)["detail"] == "ProgramError: bentpipe sim told of no run for 2 s, and was ended"
+
+
 @pytest.mark.parametrize("workload", ['"download 2 MB"', '"iperf3"\n"workload.seconds" = 5'])
 def test_repetitions_go_on_until_the_interval_is_narrow(tmp_path: Path, workload: str) -> None:
     """The interval of what counts: of transfers the time, of what lasts for a fixed time the goodput."""

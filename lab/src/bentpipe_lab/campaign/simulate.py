@@ -5,6 +5,7 @@ import json
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from bentpipe_lab.records import parts, simulation
 from bentpipe_lab.room import is_full, lacks_room
 
 POLL_S = 0.05
+SILENT_S = 1800.0
+"""Runs take seconds of processor time, rarely minutes: a simulator that has told of none for so long does not end."""
 SOME_BROKE = 1
 """The simulator's exit code when it has done all runs, but for some that broke it; of other errors, too."""
 
@@ -84,10 +87,15 @@ def _run(plan: str, directory: Path, stop: threading.Event) -> tuple[list[str], 
             [*ENDS_WITH_US, *command],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
         )  # fmt: skip
+        told, since = _told(directory), time.monotonic()
         try:
             while child.poll() is None:
                 if stop.wait(POLL_S):
                     break
+                if (now_told := _told(directory)) != told:
+                    told, since = now_told, time.monotonic()
+                elif time.monotonic() - since > SILENT_S:
+                    raise ProgramError(f"bentpipe sim told of no run for {SILENT_S:.0f} s, and was ended")
         finally:
             if child.poll() is None:
                 child.terminate()
@@ -102,6 +110,12 @@ def _run(plan: str, directory: Path, stop: threading.Event) -> tuple[list[str], 
             raise problem  # its last run may not be whole
         return command, problem
     return command, None
+
+
+def _told(directory: Path) -> tuple[int, int]:
+    """How much a simulator has written until now: records, and progress."""
+    records = directory / RECORDS
+    return (records.stat().st_size if records.exists() else 0, (directory / "log").stat().st_size)
 
 
 def _keep(unit: Unit, run: Run, simulated: simulation.SimulatedRun, store: Store, used: dict[str, Any]) -> None:
