@@ -3,8 +3,11 @@
 import csv
 import io
 
+import pytest
+
 from bentpipe_lab.analysis.campaign import MetricRow, PointRow
 from bentpipe_lab.analysis.statistics import median_interval
+from bentpipe_lab.report.charts import Count, together
 from bentpipe_lab.report.metrics import metric_charts
 from bentpipe_lab.systems import SYSTEMS
 
@@ -59,3 +62,17 @@ def test_few_loads_are_dots_in_the_colour_of_their_variant() -> None:
     assert colour in drawn
     assert "opacity: 0.6" not in drawn
     assert boxes.count("opacity: 0.6") >= 6
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ([(5, 5)], "5 of 5 runs"),
+        ([(5, 5), (5, 5)], "5 of 5 runs each"),
+        ([(3, 5), (5, 5)], "3 to 5 of 5 runs each"),
+        ([(1, 1), (2, 2)], "1 to 2 runs each, none left out"),
+        ([(1, 2), (3, 3)], "2 to 3 runs each, up to 1 left out"),
+    ],
+)
+def test_of_how_many_runs_a_panel_is(counts: list[tuple[int, int]], said: str) -> None:
+    assert together(Count(*each) for each in counts) == said

@@ -88,9 +88,17 @@ class Count:
 def together(counts_: Iterable[Count], unit: str = "runs") -> str:
     """Counts of several lines in a few words: where they differ, the least and the most."""
     found = list(counts_)
-    ok, total = ([getattr(each, name) for each in found] for name in ("n_ok", "n_total"))
-    words = [f"{min(some)} to {max(some)}" if min(some) != max(some) else f"{min(some)}" for some in (ok, total)]
-    return f"{' of '.join(words)} {unit}{' each' if len(found) > 1 else ''}"
+    each = " each" if len(found) > 1 else ""
+    ok, total = _span(one.n_ok for one in found), _span(one.n_total for one in found)
+    if len({one.n_total for one in found}) == 1:
+        return f"{ok} of {total} {unit}{each}"
+    most = max(one.n_total - one.n_ok for one in found)
+    return f"{total} {unit}{each}, {f'up to {most}' if most else 'none'} left out"
+
+
+def _span(numbers: Iterable[int]) -> str:
+    known = set(numbers)
+    return f"{min(known)} to {max(known)}" if len(known) > 1 else f"{min(known)}"
 
 
 def entitle(axes: Axes, title: str, counts_: str) -> None:
