@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -209,6 +210,34 @@ def test_a_program_that_floods_its_log_is_ended_and_the_disk_is_not_filled(
         emulate.measure_all(unit, tmp_path)
     assert len(capsys.readouterr().out.splitlines()) == 6
     assert (tmp_path / "path" / "flood.out").stat().st_size <= 1 << 20
+
+
+class Stuck(Direct):
+    """A system whose start comes to no end."""
+
+    name = "stuck"
+    baseline = False
+
+    def start(self, path: Topology, settings: Settings) -> None:
+        del settings
+        path.start("sleep", path.terminal, ["sleep", "600"]).wait_line("ready", 600)
+
+
+def test_a_path_that_is_not_done_in_time_is_a_verdict_and_is_removed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with SYSTEMS.added(Stuck):
+        text = PLAN.replace('["virtual", "real"]', '"real"').replace('["direct", "bentpipe"]', '"stuck"')
+        campaign = begun(tmp_path, text.replace('controller = "cubic"\n', ""))
+        plan, points = campaign.plan, campaign.expansion().points
+        (unit,) = schedule.units(plan, points, schedule.open_runs(plan, points, directory.State()))
+        emulate.measure_all(replace(unit, patience_s=5.0), tmp_path)
+    results = [json.loads(line)["result"] for line in capsys.readouterr().out.splitlines()]
+    assert len(results) == 6
+    assert {(result["verdict"], result["detail"]) for result in results} == {
+        ("failed", "starting stuck was not done after 5 s; there is no path to measure over")
+    }
+    assert not [name for name in netns.existing() if name.startswith(f"bp{os.getpid()}-")]
 
 
 def _is_of_nobody(name: str) -> bool:

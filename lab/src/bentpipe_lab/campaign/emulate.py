@@ -16,7 +16,7 @@ import threading
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -46,18 +46,49 @@ POLL_S = 0.2
 LOG_TAIL = 4000
 MOST_WRITTEN = 64 << 20
 """Bytes that a program of the system may write to one file: one that floods its log is ended, not the disk."""
+BESIDE_S = 300.0
+"""What a path's program may take beside building the path, or a run: it starts, cleans up, removes the path."""
+KILL_S = 60.0
+"""A path's program that tells nothing is asked to end, and killed when it has not so much later."""
+DOING = "doing.json"
+"""What a path's program is at, in its directory."""
 MOST_OF_A_LOG = 64 << 10
 """Bytes of a program's log that are kept."""
+
+
+class _SilentError(ProgramError):
+    """A path's program told nothing for longer than anything it does may take."""
+
+    def __init__(self, message: str, run: tuple[str, int] | None) -> None:
+        super().__init__(message)
+        self.run = run
+        """The point and the repetition that it was at; None where it was at none."""
 
 
 def execute(unit: Unit, store: Store, stop: threading.Event) -> list[dict[str, Any]]:
     """Do the runs that the store does not have yet; the results of all that are done, late ones included."""
     open_runs = [run for run in unit.runs if not store.has(run)]
     results = [store.result(run) for run in unit.runs if store.has(run)]
-    if not open_runs:
-        return results
+    while open_runs:
+        try:
+            _over_a_path(replace(unit, runs=open_runs), store, stop, results)
+            break
+        except _SilentError as error:
+            if error.run is None:
+                # Without a path there are no runs.
+                results += [_failed(unit, run, str(error), store) for run in open_runs]
+                break
+            # The runs behind the one that was in flight have another path.
+            place = [(run.point, run.repetition) for run in open_runs].index(error.run)
+            results.append(_failed(unit, open_runs[place], str(error), store))
+            open_runs = open_runs[place + 1 :]
+    return results
+
+
+def _over_a_path(unit: Unit, store: Store, stop: threading.Event, results: list[dict[str, Any]]) -> None:
+    """Do runs over one path that is built for them; their results are appended."""
     with scratch.directory() as directory:
-        for line in _lines(replace(unit, runs=open_runs), directory, stop):
+        for line in _lines(unit, directory, stop):
             run = Run(line["result"]["point"], line["result"]["repetition"], line["result"]["attempt"])
             if not store.has(run):
                 files = {
@@ -71,7 +102,15 @@ def execute(unit: Unit, store: Store, stop: threading.Event) -> list[dict[str, A
                 store.put(run, {**kept, **{name: text for name, text in files.items() if text}})
             results.append(line["result"])
         _keep_logs(unit, directory, store)
-    return results
+
+
+def _failed(unit: Unit, run: Run, detail: str, store: Store) -> dict[str, Any]:
+    """The result of a run of which its path's program told nothing; late attempts of it are there."""
+    while store.has(run):
+        run = replace(run, attempt=run.attempt + 1)
+    result = _result(unit, run, Outcome(Verdict.FAILED, detail=detail))
+    store.put(run, {RESULT: json.dumps(result, indent=1) + "\n"})
+    return result
 
 
 def _keep_logs(unit: Unit, directory: Path, store: Store) -> None:
@@ -84,6 +123,8 @@ def _keep_logs(unit: Unit, directory: Path, store: Store) -> None:
 
 def _lines(unit: Unit, directory: Path, stop: threading.Event) -> Iterator[dict[str, Any]]:
     """What the program prints, line by line; it is ended in order when somebody asks to stop."""
+    patience_s = unit.patience_s + max(each["limit_s"] for each in unit.points.values()) + BESIDE_S
+    silent = False
     # The engine's own threads may keep to fewer.
     task = json.dumps({**asdict(unit), "directory": str(directory), "processors": sorted(processors.ALLOWED)})
     with (directory / "emulate.log").open("w") as log:
@@ -97,11 +138,15 @@ def _lines(unit: Unit, directory: Path, stop: threading.Event) -> Iterator[dict[
     try:
         child.stdin.write(f"{task}\n".encode())
         child.stdin.flush()
-        held = b""
+        held, heard = b"", time.monotonic()
         while not stop.is_set():
             readable, _, _ = select.select([child.stdout], [], [], POLL_S)
             if not readable:
+                silent = time.monotonic() - heard > patience_s
+                if silent:
+                    break
                 continue
+            heard = time.monotonic()
             chunk = os.read(child.stdout.fileno(), 1 << 16)
             if not chunk:
                 break
@@ -111,10 +156,15 @@ def _lines(unit: Unit, directory: Path, stop: threading.Event) -> Iterator[dict[
         child.stdout.close()
         if stop.is_set():
             interrupt.end(child)
+        elif silent:
+            interrupt.end_or_kill(child, KILL_S)
         child.wait()
         child.stdin.close()
         if child.returncode != 0:
             host.clean_leftovers()  # of one that was killed
+    if silent:
+        doing, run = _done_last(directory)
+        raise _SilentError(f"{doing}: nothing more came of it for {patience_s:.0f} s, and the path was removed", run)
     if child.returncode != 0 and not stop.is_set():
         said = (directory / "emulate.log").read_text()[-LOG_TAIL:]
         raise ProgramError(f"the path of {unit.name} ended with {child.returncode}: {said or 'it said nothing'}")
@@ -153,15 +203,19 @@ def measure_all(unit: Unit, directory: Path, allowed: Iterable[int] = processors
     scenario.write_text(essence["scenario"])
     done: set[tuple[str, int]] = set()
     try:
-        with (
-            processors.kept_from_emulators(allowed, alone=unit.alone) as processor,
-            _elsewhere(unit, directory, scenario)
-            if unit.hosts is not None
-            else _here(unit, directory, scenario, processor) as place,
-        ):
+        with ExitStack() as stack:
+            processor = stack.enter_context(processors.kept_from_emulators(allowed, alone=unit.alone))
+            path = (
+                _elsewhere(unit, directory, scenario)
+                if unit.hosts is not None
+                else _here(unit, directory, scenario, processor)
+            )
+            place = stack.enter_context(_in_time(path, directory, unit.patience_s))
             for run in unit.runs:
+                _at(directory, f"measuring {unit.points[run.point]['workload']}", run)
                 _measure(unit, run, place)
                 done.add((run.point, run.repetition))
+            _at(directory, "removing the path")
     except LabError as error:
         verdict = {MissingCapabilityError: Verdict.PROGRAM_MISSING, NotInPathError: Verdict.NOT_IN_PATH}.get(
             type(error), Verdict.FAILED
@@ -169,6 +223,37 @@ def measure_all(unit: Unit, directory: Path, allowed: Iterable[int] = processors
         for run in unit.runs:
             if (run.point, run.repetition) not in done:
                 _print(unit, run, Outcome(verdict, detail=str(error)), None, {}, Watch())
+
+
+@contextmanager
+def _in_time(path: AbstractContextManager[Place], directory: Path, limit_s: float) -> Iterator[Place]:
+    """A path that is built within a time, and lasts as long as it likes then."""
+    with ExitStack() as stack:
+        _at(directory, "building the path")
+        try:
+            with _limited(limit_s):
+                place = stack.enter_context(path)
+        except _LimitError:
+            doing, _ = _done_last(directory)
+            raise ProgramError(
+                f"{doing} was not done after {limit_s:.0f} s; there is no path to measure over"
+            ) from None
+        yield place
+
+
+def _at(directory: Path, doing: str, run: Run | None = None) -> None:
+    """Say what this program is at, for when it comes to no end."""
+    at = {"doing": doing, "run": None if run is None else [run.point, run.repetition]}
+    (directory / DOING).write_text(json.dumps(at))
+
+
+def _done_last(directory: Path) -> tuple[str, tuple[str, int] | None]:
+    """What a path's program said last that it is at, and which run that is of."""
+    try:
+        at = json.loads((directory / DOING).read_text())
+    except (OSError, ValueError):
+        return "the path's program", None
+    return at["doing"], None if at["run"] is None else (at["run"][0], at["run"][1])
 
 
 @contextmanager
@@ -189,9 +274,12 @@ def _here(unit: Unit, directory: Path, scenario: Path, processor: int | None) ->
     ):
         tcp.apply(path)
         path.most_written = MOST_WRITTEN
+        _at(directory, f"starting {system.name}")
         system.start(path, Settings(**essence["settings"]))
+        _at(directory, f"seeing {system.name} in the path")
         evidence = system.show_in_path(path)
         if system.warms_up and not essence["cold"]:
+            _at(directory, f"warming up {system.name}")
             evidence["warm_up"] = ", ".join(str(outcome.verdict) for outcome in curl.warm_up(path))
         evidence["path_took_s"] = round(time.monotonic() - begun, 3)
         with SatelliteCounters.of(path, system.carrier) as counters:
@@ -311,11 +399,8 @@ def _limited(seconds: float) -> Iterator[_Limit]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _print(
-    unit: Unit, run: Run, outcome: Outcome, certificate: Certificate | None, evidence: Mapping[str, Any], watch: Watch,
-) -> None:  # fmt: skip
-    lateness = None if certificate is None else certificate.fields.get("links")
-    result = {
+def _result(unit: Unit, run: Run, outcome: Outcome) -> dict[str, Any]:
+    return {
         "schema": RESULT_SCHEMA,
         "point": run.point,
         "repetition": run.repetition,
@@ -327,8 +412,14 @@ def _print(
         "metrics": outcome.metrics,
         "bound_s": unit.points[run.point]["bound_s"],
     }
+
+
+def _print(
+    unit: Unit, run: Run, outcome: Outcome, certificate: Certificate | None, evidence: Mapping[str, Any], watch: Watch,
+) -> None:  # fmt: skip
+    lateness = None if certificate is None else certificate.fields.get("links")
     line = {
-        "result": result,
+        "result": _result(unit, run, outcome),
         "samples": _samples(outcome),
         "objects": outcome.objects,
         "files": outcome.files,

@@ -12,7 +12,7 @@ from bentpipe_lab.campaign.costs import Range
 from bentpipe_lab.campaign.directory import State
 from bentpipe_lab.campaign.plan import REAL, VIRTUAL, Plan
 from bentpipe_lab.campaign.points import Point
-from bentpipe_lab.campaign.unit import Run, Unit, unit
+from bentpipe_lab.campaign.unit import LEAST_PATIENCE_S, Run, Unit, unit
 from bentpipe_lab.net import content
 from bentpipe_lab.net.packet import STREAM_PAYLOAD
 from bentpipe_lab.records.verdict import Verdict
@@ -27,6 +27,8 @@ MOST_CASES = 400
 PROCESSOR_SHARE = 0.7
 """How much of a processor a simulation gets, among others."""
 RUN_S = 0.004
+PATIENCE = 50.0
+"""As a multiple of what its longest run, or building its path, is expected to take at most, a unit is waited for."""
 
 
 def open_runs(plan: Plan, points: Sequence[Point], state: State) -> list[Run]:
@@ -207,4 +209,10 @@ def _unit(plan: Plan, points: Mapping[str, Point], runs: Sequence[Run]) -> Unit:
     # A cold run is repeated over a path of its own.
     repeats = 0 if any(point.cold for point in its_points) else plan.late_repeats
     hosts = None if plan.hosts is None else plan.hosts.as_data()
-    return unit(its_points, runs, repeats, hosts, alone=side_by_side.choice(plan).paths == 1)
+    alone = side_by_side.choice(plan).paths == 1
+    return unit(its_points, runs, repeats, hosts, alone=alone, patience_s=_patience_s(its_points))
+
+
+def _patience_s(points: Sequence[Point]) -> float:
+    longest_s = max(path_range(point).high if point.clock == REAL else run_s(point) for point in points)
+    return max(LEAST_PATIENCE_S, PATIENCE * longest_s)

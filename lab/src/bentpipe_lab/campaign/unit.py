@@ -7,6 +7,8 @@ from typing import Any, Self
 from bentpipe_lab.campaign.plan import VIRTUAL
 from bentpipe_lab.campaign.points import Point
 
+LEAST_PATIENCE_S = 600.0
+
 
 @dataclass(frozen=True)
 class Run:
@@ -45,6 +47,8 @@ class Unit:
     """Where client and server are, if not on the worker's machine."""
     alone: bool = False
     """No other path is measured beside its own."""
+    patience_s: float = LEAST_PATIENCE_S
+    """So long may the simulator tell of no further run, and so long may a path be built."""
 
     @property
     def name(self) -> str:
@@ -55,11 +59,13 @@ class Unit:
 
 def unit(
     points: Sequence[Point], runs: Sequence[Run], late_repeats: int, hosts: Mapping[str, Any] | None = None,
-    *, alone: bool = False,
+    *, alone: bool = False, patience_s: float = LEAST_PATIENCE_S,
 ) -> Unit:  # fmt: skip
     """A unit of runs of points, all of one clock."""
     (clock,) = {point.clock for point in points}
-    return Unit(clock, {point.id: _essence(point) for point in points}, list(runs), late_repeats, hosts, alone)
+    return Unit(
+        clock, {point.id: _essence(point) for point in points}, list(runs), late_repeats, hosts, alone, patience_s
+    )
 
 
 def _essence(point: Point) -> dict[str, Any]:

@@ -61,6 +61,16 @@ def end(child: "subprocess.Popen[bytes]") -> None:
             child.wait(ASK_AGAIN_S)
 
 
+def end_or_kill(child: "subprocess.Popen[bytes]", patience_s: float) -> None:
+    """Ask a program of the lab to end, and kill it and what it started if it has not after so many seconds."""
+    child.send_signal(signal.SIGINT)
+    try:
+        child.wait(patience_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
 @contextmanager
 def shielded() -> Iterator[None]:
     """Leave cleaning up undisturbed: a second Ctrl-C is heard when it is done."""
