@@ -50,8 +50,7 @@ def passes(path: Topology, address: str = SERVER4) -> bool:
                 client.connect(server.address)
             except OSError:
                 return False
-            # A terminal that was just killed may have started `nft`, which holds its listening socket until it
-            # runs: who is answered by that one is not through.
+            # Answered, but by whom? What has not come to the server has not passed.
             server.socket.settimeout(HELD_S)
             try:
                 peer = server.accept()
@@ -77,8 +76,10 @@ def configure(tunnel: Bentpipe, line: str) -> None:
 def test_nothing_passes_by_the_tunnel_after_a_crash_or_a_stop_until_it_is_let_go(path: Topology, address: str) -> None:
     assert passes(path, address), "without the tunnel, the path routes"
     tunnel = start_bentpipe(path)
+    outside = capture(path, "outside", "tcp")
     tunnel.terminal.kill()
     assert not passes(path, address)
+    assert captured(outside) == "", "not even a first packet"
     tunnel.start_terminal()
     assert works(tunnel)
     assert tunnel.terminal.stop() == 0

@@ -17,6 +17,12 @@ impl Satellite {
         self.lost_share < constants::losses::LOSS_THRESH
     }
 
+    /// Whether nothing says that others share the queue, or that packets do not fit into it, of which a round has `lost` some.
+    pub(super) fn is_alone(&self, lost: bool) -> bool {
+        let fit = !lost && self.loses_few() && !self.losses.is_trying();
+        fit && self.competitive.window() == 0.0
+    }
+
     /// Whether this round has lost so many packets, and a large share of what was sent.
     pub(super) fn loses_more_than(&self, packets: f64) -> bool {
         let Round { acked, lost, .. } = self.round;

@@ -213,10 +213,10 @@ pub(super) mod train {
     /// A train that came back at more than this share of the rate at which it left was not
     /// spread by the path: the application had no more for it.
     pub(in crate::satellite) const SPREAD_SHARE: f64 = 0.8;
-    /// A path that brings so many times more of it later gives what it was asked for.
-    pub(in crate::satellite) const MORE_LATER: f64 = 2.0;
     /// Unless it left at this share of its own rate: the path is at least as fast.
     pub(in crate::satellite) const FAST_SENDING: f64 = 0.5;
+    /// A path that brings so many times more of it later gives what it was asked for.
+    pub(in crate::satellite) const MORE_LATER: f64 = 2.0;
 }
 
 /// The standing queue.
@@ -315,12 +315,24 @@ pub(super) mod on_demand {
     pub(in crate::satellite) const BUSY_QUEUE: f64 = 0.06;
     /// So many times what was known comes while a queue stands, and is believed.
     pub(in crate::satellite) const MORE_THAN_KNOWN: f64 = 1.25;
+    /// Packets beyond it that may have come in one go: a thin link brings eight in half a round trip.
+    pub(in crate::satellite) const IN_ONE_GO: f64 = 2.0;
     /// Round trips after which a link has given what was asked for: a request waits for its turn (a second, OpenSAND), and goes up and down.
     pub(in crate::satellite) const ROUNDS: f64 = 4.0;
     /// Most that is in flight in slow start, pipes of what the path has given at best.
     pub(in crate::satellite) const MOST_PIPES: f64 = 3.0;
-    /// Pipes that wait for what they have asked for.
-    pub(in crate::satellite) const PIPES: f64 = 1.0;
+    /// Pipes more that may be in flight in cruise, while they wait for what they have asked for.
+    pub(in crate::satellite) const WAITING_PIPES: f64 = 1.0;
+    /// Rounds with a queue until a path of which nothing is known is asked: at first, and after many that have shown no more.
+    pub(in crate::satellite) const LEAST_WAIT: u32 = 8;
+    pub(in crate::satellite) const MOST_WAIT: u32 = 96;
+    /// Fewer packets in the pipe show nothing: over 64 kbit/s and 6 kB of queue a quarter was lost.
+    pub(in crate::satellite) const FEW_PACKETS: f64 = 4.0;
+    /// Nor is it asked by a flow with less than this share of the highest rate that it had: others have the rest (eight alike on GEO: Jain 0.583 if
+    /// asked, 0.786 if not, with 0.4 as with 0.6).
+    pub(in crate::satellite) const ALONE_SHARE: f64 = 0.5;
+    /// Pipes in flight that ask it.
+    pub(in crate::satellite) const ASK_PIPES: f64 = 1.3;
     /// First window behind a pause, pipes.
     pub(in crate::satellite) const FIRST_PIPES: f64 = 2.0;
 }

@@ -118,6 +118,7 @@ impl Satellite {
             self.delivery.restart();
             self.drain_probe.restart();
         }
+        // What is given and what was asked for even out over so long.
         let over = match self.on_demand.seen {
             true => self.on_demand_time(),
             false => rtt,
@@ -137,7 +138,7 @@ impl Satellite {
             let path = self.standing() > HIGH_SAMPLE * self.target();
             self.rate = if path { rate } else { rate.max(self.rate) }.max(self.packet);
         }
-        self.measure_behind_queue(now, rtt);
+        self.measure_behind_queue(now);
         // What the path once carried counts less and less.
         let since = now.since(self.capacity_at).as_secs_f64();
         self.capacity_at = now;

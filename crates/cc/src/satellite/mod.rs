@@ -109,8 +109,6 @@ pub struct Satellite {
     capacity_at: Time,
     /// When the queue grew beyond what the controller makes itself.
     rate_fall_since: Option<Time>,
-    /// Since when a queue has stood without a break.
-    queued_since: Option<Time>,
     /// Measurements of packets sent before then are of an earlier rate.
     hold_until: Time,
     /// Rounds of cruise.
@@ -211,7 +209,6 @@ impl Satellite {
             capacity: 0.0,
             capacity_at: Time::ZERO,
             rate_fall_since: None,
-            queued_since: None,
             hold_until: Time::ZERO,
             rounds: 0,
             probe_step: 0,
@@ -393,6 +390,7 @@ impl Satellite {
             rtt: self.rtt().as_secs_f64(),
             packet: self.packet,
         });
+        self.ask_when_held_back(now, queued, self.is_alone(lost > 0));
     }
 }
 

@@ -1,6 +1,6 @@
 //! What may be in flight: by the rate that is delivered, and by the window that marks leave.
 
-use super::constants::on_demand::PIPES as DEMAND_PIPES;
+use super::constants::on_demand::WAITING_PIPES;
 use super::constants::*;
 use super::{Phase, Satellite};
 
@@ -13,7 +13,7 @@ impl Satellite {
             _ => {
                 let more = PROBE_GAINS[self.probe_step].max(self.raise_probe.gain(self.last_acked));
                 let waits = match self.on_demand.seen {
-                    true => DEMAND_PIPES,
+                    true => WAITING_PIPES,
                     false => 0.0,
                 };
                 self.pipe() * (1.0 + waits + WINDOW_MARGIN + more)
