@@ -24,27 +24,20 @@ pub(super) struct Train {
     bytes: u64,
     first: Option<Time>,
     last: Time,
-    /// Packets and bytes acknowledged in this frame, and before.
+    /// Packets and bytes acknowledged in this frame.
     frame: (u64, u64),
-    arrived: (u64, u64),
+    /// Acknowledgements: when, and the packets and bytes of it that had arrived by then.
+    points: Vec<(Time, (u64, u64))>,
     /// How late the first acknowledgement was, seconds.
     late: f64,
     /// The steepest slope from the moment at which the first packet's acknowledgement was due:
     /// as it is, and with [`LATE`] seconds more.
     delayed: (f64, f64),
-    /// First acknowledgement: when.
-    from: Option<Time>,
-    /// And the latest.
-    to: Time,
-    /// Packets and bytes acknowledged after it.
-    since: (u64, u64),
     /// The steepest slope from the first acknowledgement: one that was delayed for want
     /// of packets shows less than the path carries.
     shown: Option<f64>,
     /// How many slopes there were.
     slopes: u32,
-    /// Acknowledgements: when, and the packets and bytes of it that had arrived by then.
-    points: Vec<(Time, (u64, u64))>,
     lost: u32,
     later: bool,
     done: bool,
@@ -102,37 +95,50 @@ impl Train {
         }
     }
 
+    /// Packets and bytes of it that have arrived, and how many of them with the first acknowledgement.
+    fn arrivals(&self) -> ((u64, u64), (u64, u64)) {
+        let all = self.points.last().map_or((0, 0), |(_, arrived)| *arrived);
+        let first = self.points.first().map_or((0, 0), |(_, arrived)| *arrived);
+        (all, first)
+    }
+
+    /// When the first of it was acknowledged, and the last.
+    fn acknowledged(&self) -> Option<(Time, Time)> {
+        Some((self.points.first()?.0, self.points.last()?.0))
+    }
+
     /// Whether all of it has arrived.
     pub(super) fn is_whole(&self) -> bool {
-        self.arrived.0 >= u64::from(PACKETS)
+        self.arrivals().0.0 >= u64::from(PACKETS)
     }
 
     /// Bytes of it that have arrived.
     pub(super) fn arrived(&self) -> f64 {
-        self.arrived.1 as f64
+        self.arrivals().0.1 as f64
     }
 
     /// How long after the first of it was due, with a round trip of `base`, the last of it was acknowledged.
     pub(super) fn arrived_after(&self, base: Span) -> Span {
+        let to = self.acknowledged().map_or(Time::ZERO, |(_, to)| to);
         self.first
-            .map_or(Span::ZERO, |first| self.to.since(first + base))
+            .map_or(Span::ZERO, |first| to.since(first + base))
     }
 
     /// Whether some of it was acknowledged, and then nothing for [`STOPPED`] times as long as its packets are apart: a slow link keeps their spacing.
     pub(super) fn has_stopped(&self, now: Time) -> bool {
-        let Some(from) = self.from else {
+        let Some((from, to)) = self.acknowledged() else {
             return false;
         };
-        let first = self.arrived.0 - self.since.0;
-        let apart = if self.since.0 > 0 {
-            self.to.since(from).as_secs_f64() / self.since.0 as f64
+        let ((all, _), (first, _)) = self.arrivals();
+        let apart = if all > first {
+            to.since(from).as_secs_f64() / (all - first) as f64
         } else if first > 1 {
             // They arrived within the time for which their acknowledgement may wait.
             MAX_ACK_DELAY.as_secs_f64() / (first - 1) as f64
         } else {
             return false;
         };
-        now.since(self.to).as_secs_f64() > STOPPED * apart
+        now.since(to).as_secs_f64() > STOPPED * apart
     }
 
     /// Whether two acknowledgements are all that has shown a rate, at which far more than the train fits into a round trip of `base`, and the
@@ -141,9 +147,9 @@ impl Train {
         let Some(shown) = self.shown.filter(|_| self.slopes == 1) else {
             return false;
         };
-        let first = (self.arrived.1 - self.since.1) as f64;
-        let packet = self.arrived.1 as f64 / self.arrived.0 as f64;
-        let soon = self.late * shown < SOON * (first - packet);
+        let ((packets, bytes), (_, first)) = self.arrivals();
+        let packet = bytes as f64 / packets as f64;
+        let soon = self.late * shown < SOON * (first as f64 - packet);
         soon && shown * base.as_secs_f64() > self.bytes as f64
     }
 
@@ -187,30 +193,26 @@ impl Train {
         }
         let (packets, bytes) = std::mem::take(&mut self.frame);
         if packets > 0 {
-            self.to = now;
-            self.arrived.0 += packets;
-            self.arrived.1 += bytes;
-            self.points.push((now, self.arrived));
+            let (before, _) = self.arrivals();
+            let arrived = (before.0 + packets, before.1 + bytes);
+            self.points.push((now, arrived));
             let due = self.first.map_or(now, |first| first + base);
             let delay = now.since(due).as_secs_f64();
-            let (late, exact) = (&mut self.late, &mut self.delayed);
-            let bytes_after = self.arrived.1 as f64 * (1.0 - 1.0 / self.arrived.0 as f64);
+            let bytes_after = arrived.1 as f64 * (1.0 - 1.0 / arrived.0 as f64);
+            let (exact, late) = &mut self.delayed;
             if delay > 0.0 {
-                exact.0 = exact.0.max(bytes_after / delay);
+                *exact = exact.max(bytes_after / delay);
             }
-            exact.1 = exact.1.max(bytes_after / (delay + LATE));
-            if self.from.is_none() {
-                *late = delay;
-                self.from = Some(now);
-            } else {
-                self.since.0 += packets;
-                self.since.1 += bytes;
-                let over = self.from.map_or(0.0, |from| now.since(from).as_secs_f64());
-                if self.since.0 >= MIN_ACKED && over > 0.0 {
-                    let slope = self.since.1 as f64 / over;
-                    self.slopes += 1;
-                    self.shown = Some(self.shown.map_or(slope, |shown| shown.max(slope)));
-                }
+            *late = late.max(bytes_after / (delay + LATE));
+            if self.points.len() == 1 {
+                self.late = delay;
+            }
+            let (from, first) = self.points[0];
+            let over = now.since(from).as_secs_f64();
+            if arrived.0 - first.0 >= MIN_ACKED && over > 0.0 {
+                let slope = (arrived.1 - first.1) as f64 / over;
+                self.slopes += 1;
+                self.shown = Some(self.shown.map_or(slope, |shown| shown.max(slope)));
             }
         }
         if !self.is_whole() && !self.later {
@@ -241,7 +243,7 @@ impl Train {
             doubtful: true,
         };
         let (most, least) = self.delayed;
-        let whole = self.arrived.0 >= WHOLE;
+        let whole = self.arrivals().0.0 >= WHOLE;
         let Some(shown) = self.shown else {
             return (steady && whole && least > 0.0).then(|| doubtful(least));
         };
