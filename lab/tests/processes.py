@@ -40,11 +40,12 @@ def until(what: Callable[[], Any]) -> None:
 
 
 def children_of(process: int) -> list[int]:
-    threads = Path("/proc", str(process), "task").glob("*/children")
     found = []
-    for thread in threads:
-        with contextlib.suppress(OSError):
-            found += [int(child) for child in thread.read_text().split()]
+    # It may end, and its threads, while it is looked at.
+    with contextlib.suppress(OSError):
+        for thread in Path("/proc", str(process), "task").iterdir():
+            with contextlib.suppress(OSError):
+                found += [int(child) for child in (thread / "children").read_text().split()]
     return found
 
 
