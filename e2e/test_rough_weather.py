@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -294,8 +294,12 @@ def test_idle_flows_wake_nobody(own_tunnel: Bentpipe) -> None:
 
 def wake_ups(end: Process) -> int:
     """How often the threads of an end have waited for something until now."""
-    told = (status.read_text() for status in Path(f"/proc/{end.pid}/task").glob("*/status"))
-    return sum(int(line.split()[1]) for text in told for line in text.splitlines() if line.startswith("voluntary"))
+    told = []
+    for thread in Path(f"/proc/{end.pid}/task").iterdir():
+        # One may end meanwhile: as a file that is not there, or as one without a process behind it.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            told += (thread / "status").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in told if line.startswith("voluntary"))
 
 
 def blows(began: float) -> Iterator[Callable[[Bentpipe], None]]:

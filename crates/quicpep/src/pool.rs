@@ -4,7 +4,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use noq::{Connection, ConnectionError};
+use futures_util::FutureExt as _;
+use noq::{Connection, ConnectionError, OnClosed};
 use tokio::sync::Notify;
 
 use crate::close::Code;
@@ -18,16 +19,30 @@ pub(crate) struct Ready {
 }
 
 /// Connections to one proxy.
-#[derive(Debug)]
 pub(crate) struct Pool {
     wanted: usize,
     shared: Arc<Shared>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Shared {
-    ready: Mutex<VecDeque<Ready>>,
+    connections: Mutex<Connections>,
     changed: Notify,
+}
+
+#[derive(Default)]
+struct Connections {
+    ready: VecDeque<Ready>,
+    /// The ends of all that have been put here, also of those that are used by now.
+    ends: Vec<OnClosed>,
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        to.debug_struct("Pool")
+            .field("wanted", &self.wanted)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Pool {
@@ -41,14 +56,14 @@ impl Pool {
 
     /// The connection that has been ready the longest.
     pub(crate) fn take(&self) -> Option<Ready> {
-        let mut ready = self.shared.living();
+        let mut living = self.shared.living();
         self.shared.changed.notify_one();
-        ready.pop_front()
+        living.ready.pop_front()
     }
 
     /// How many are ready.
     pub(crate) fn count(&self) -> usize {
-        self.shared.living().len()
+        self.shared.living().ready.len()
     }
 
     /// Waits until there are fewer than are wanted, and says how many fewer.
@@ -66,26 +81,43 @@ impl Pool {
     /// by then, with a stateless reset, that one was started anew, and all others are dropped too: they would be answered
     /// the same, each at the cost of a client.
     pub(crate) fn put(&self, ready: Ready) {
-        let (connection, shared) = (ready.connection.clone(), self.shared.clone());
-        shared.living().push_back(ready);
+        let ended = ready.connection.on_closed();
+        let mut living = self.shared.living();
+        living.ends.push(ready.connection.on_closed());
+        living.ready.push_back(ready);
+        let shared = self.shared.clone();
         tokio::spawn(async move {
-            let ended = connection.closed().await;
-            let mut ready = shared.living();
-            if ended == ConnectionError::Reset {
-                for other in ready.drain(..) {
-                    (other.connection).close(Code::Lost.into(), b"the proxy was started anew");
-                }
-            }
+            ended.await;
+            drop(shared.living());
             shared.changed.notify_one();
         });
     }
 }
 
 impl Shared {
-    /// Those that have not ended.
-    fn living(&self) -> MutexGuard<'_, VecDeque<Ready>> {
-        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Those that have not ended. Asked whenever they are looked at, and not by a task of its own: a client that was told
+    /// of the end may be back before that task has run.
+    fn living(&self) -> MutexGuard<'_, Connections> {
+        let mut connections = self
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let Connections { ready, ends } = &mut *connections;
+        let mut started_anew = false;
+        // Why each ended first: whoever used it closes it then as well.
+        ends.retain_mut(|end| match end.now_or_never() {
+            None => true,
+            Some(ended) => {
+                started_anew |= ended.reason == ConnectionError::Reset;
+                false
+            }
+        });
+        if started_anew {
+            for other in ready.drain(..) {
+                (other.connection).close(Code::Lost.into(), b"the proxy was started anew");
+            }
+        }
         ready.retain(|ready| ready.connection.close_reason().is_none());
-        ready
+        connections
     }
 }

@@ -37,6 +37,19 @@ fn towards_servers() -> Side {
     )
 }
 
+/// Starts the proxy beyond the satellite; those before it are set up as `clients`.
+fn beyond_the_satellite(row: &mut Row, clients: Side) -> Arc<Proxy<Names>> {
+    let next = towards_servers();
+    row.proxy(
+        1,
+        Setup {
+            clients,
+            next,
+            ..Setup::default()
+        },
+    )
+}
+
 /// Client, proxy, satellite, proxy, ground, server.
 struct Path {
     row: Row,
@@ -73,18 +86,12 @@ impl Path {
         let behind = link("1 Gbit/s", ground, "0 %");
         let mut row = Row::new(clock, &[lan(), satellite_link, behind]);
         let server = row.server(&["test"], server);
-        let second = row.proxy(
-            1,
-            Setup {
-                clients: Side {
-                    controller: controller.into(),
-                    contracted_rate,
-                    ..satellite()
-                },
-                next: towards_servers(),
-                ..Setup::default()
-            },
-        );
+        let clients = Side {
+            controller: controller.into(),
+            contracted_rate,
+            ..satellite()
+        };
+        let second = beyond_the_satellite(&mut row, clients);
         let route = Route {
             kind: Kind::Pep,
             name: Some(crate::support::NAME.into()),
@@ -282,6 +289,29 @@ fn what_goes_wrong_behind_the_second_proxy_is_told_to_the_client() {
                 panic!("{ended:?}");
             };
             assert_eq!(close.error_code, Code::Protocol.into());
+        });
+    }
+}
+
+/// Of all the connections that were ready one tells that the proxy beyond is another; who comes next meets none of them.
+#[test]
+fn one_client_pays_for_a_proxy_that_was_started_anew() {
+    for later in [0, 50, 450, 2000] {
+        in_virtual_time(async |clock| {
+            let mut path = Path::new(&clock, "0 %", FAR, Mode::Default, Choice::Satellite).await;
+            path.serve();
+            (path.row.network).remove(crate::support::address(1));
+            path.second = beyond_the_satellite(&mut path.row, satellite());
+            let client = path.connect(&["test"]).await.unwrap();
+            let (mut send, _receive) = client.open_bi().await.unwrap();
+            send.write_all(&[0; 8]).await.unwrap();
+            let ConnectionError::ApplicationClosed(close) = soon(client.closed()).await else {
+                panic!("its proxy says what has happened");
+            };
+            assert_eq!(close.error_code, Code::Lost.into());
+            tokio::time::sleep(Duration::from_millis(later)).await;
+            let client = path.connect(&["test"]).await.unwrap();
+            soon(download(&client, now(), 1000)).await;
         });
     }
 }

@@ -22,6 +22,7 @@ use bentpipe_units::{Rate, Span};
 use bentpipe_vnet::clock::{Clock, virtual_time};
 use bentpipe_vnet::network::{MemorySocket, Network};
 use bentpipe_vnet::plan::LinkPlan;
+use noq_proto::HashedConnectionIdGenerator;
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
@@ -163,6 +164,10 @@ impl Row {
         let mut config = noq::EndpointConfig::new(Arc::new(key));
         config.rng_seed(Some([u8::try_from(self.next_number % 251).unwrap(); 32]));
         config.supported_versions(vec![1, VERSION_2]);
+        // One that is put where another was tells that one's peers so, as real ones do.
+        config.cid_generator(Arc::new(|| {
+            Box::new(HashedConnectionIdGenerator::from_key(0))
+        }));
         let runtime = Arc::new(self.clock.clone());
         noq::Endpoint::new_with_abstract_socket(config, server, socket, runtime).unwrap()
     }
