@@ -184,8 +184,8 @@ fn a_rate_that_rose_while_the_application_was_quiet_is_found_at_once() {
     assert!(seconds < 6.0, "{seconds:.2} s");
 }
 
-/// GEO between two busy machines, whose trains come back late: a tenth of the rate was believed, or four times the rate. The goal is 0.8 for each
-/// seed, and not reached: three or four of 24 are below (docs/limitations.md).
+/// GEO between two busy machines: a tenth of the rate was believed where a train came back late, or four times the rate; and the quarter of a round
+/// trip in which a host stood still, while the queue of slow start ran off (0.68 of the link, the middle of 24 seeds 0.90).
 #[test]
 fn a_busy_machine_does_not_make_a_new_session_crawl() {
     let geo = geo("20 Mbit/s", "", HostSpec::BUSY, 11);
@@ -197,8 +197,31 @@ fn a_busy_machine_does_not_make_a_new_session_crawl() {
         })
         .collect();
     carried.sort_by(f64::total_cmp);
-    assert!(carried[0] >= 0.5, "a crawl: {carried:.2?} of the link");
-    assert!(carried[4] >= 0.8, "{carried:.2?} of the link");
+    assert!(carried[0] >= GOAL, "{carried:.2?} of the link");
+    assert!(carried[12] >= 0.92, "{carried:.2?} of the link");
+}
+
+/// The rate falls to a fifth and comes back, between machines that stand still: each stall counted as a pause of the application, so that nothing
+/// was measured for ten round trips (0.65 of the link, twelve round trips later).
+#[test]
+fn a_rate_that_comes_back_is_found_by_a_busy_machine() {
+    let change =
+        r#"change = [{ at = "5 s", rate = "1 Mbit/s" }, { at = "6400 ms", rate = "5 Mbit/s" }]"#;
+    for host in [HostSpec::BUSY, HostSpec::LOADED] {
+        let mut carried: Vec<_> = (0..40)
+            .map(|seed| {
+                let plan = never_worst::plan(&link(change, host), Choice::Satellite, seed);
+                let records = Records::of(&plan, Instant::now()).expect("a plan of this test");
+                goodput(&records, 7.84, 9.84) / (5.0 * 1437.0 / 1500.0)
+            })
+            .collect();
+        carried.sort_by(f64::total_cmp);
+        // The goal is not reached by one of forty, 0.78.
+        assert!(
+            carried[0] >= 0.7 && carried[1] >= GOAL,
+            "{carried:.2?} of the link"
+        );
+    }
 }
 
 /// The two acknowledgements of a train, a stall between them: 3 to 7 of 20 Mbit/s were taken for the rate, and grew by a hundredth a round.

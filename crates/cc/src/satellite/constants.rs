@@ -104,6 +104,8 @@ pub(super) const TRAIN_ROOM: f64 = 20.0;
 pub(super) const PAUSE: f64 = 0.125;
 /// Shortest pause of a sender, seconds; a shorter one is a late timer's.
 pub(super) const MIN_PAUSE: f64 = 0.025;
+/// The same where hosts stand still: as long as they do (decision 0005, *Hosts that stall*).
+pub(super) const MIN_STALLED_PAUSE: f64 = 0.05;
 /// Share of its pipe that a round must have carried for the rate to be remembered.
 pub(super) const USED: f64 = 0.5;
 /// Share of its rate that a round must have carried to confirm it: a tenth is the round's own measure's error.

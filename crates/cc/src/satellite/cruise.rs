@@ -76,48 +76,7 @@ impl Satellite {
     /// What a frame of acknowledgements changes once the path is known.
     pub(super) fn cruise(&mut self, now: Time, app_limited: bool) {
         let rtt = self.queue.base().unwrap_or(self.initial_rtt);
-        let long = now >= self.blackout_losses_until
-            && self.competitive.window() == 0.0
-            && self.queue.standing() > self.long_queue();
-        if long {
-            // The path carries less than it did. What the last quarter of a round trip (no gap
-            // between two satellites) delivered is believed for half a round trip; after that we
-            // have stopped sending, and what is delivered shows no more than that. Behind a
-            // silence packets may have been held: then only what has come since is believed.
-            self.rounds = TRAIN_DOUBT_ROUNDS;
-            let began = *self.rate_fall_since.get_or_insert_with(|| {
-                self.fall_measured = false;
-                now
-            });
-            let half = Span::from_nanos(rtt.as_nanos() / 2);
-            let quarter = Span::from_nanos(rtt.as_nanos() / 4).max(MIN_RATE_INTERVAL);
-            let silent = (self.silence.end()).is_some_and(|end| end + rtt + half >= now);
-            let (from, until, over) = if silent {
-                let half = half.max(MIN_RATE_INTERVAL);
-                (half, half + half, half)
-            } else if self.on_demand.seen {
-                (Span::ZERO, half, self.on_demand_time())
-            } else if self.queue.is_noisy() {
-                (Span::ZERO, half, quarter.max(half))
-            } else {
-                (Span::ZERO, half, quarter)
-            };
-            let since = now.since(began);
-            // Nor does a silence since then show a slow link: what came behind it does, once it has for a while.
-            let over = self.without_silence(now, over);
-            if since >= from
-                && over >= quarter
-                && (since <= until || !self.fall_measured)
-                && let Some(recent) = self.delivery.rate(over)
-            {
-                self.fall_measured = true;
-                self.rate = self.rate.min(recent).max(self.packet);
-            }
-            self.hold(now);
-        } else if self.rate_fall_since.take().is_some() {
-            self.delivery.restart();
-            self.drain_probe.restart();
-        }
+        self.follow_fall(now, rtt);
         // What is given and what was asked for even out over so long.
         let over = match self.on_demand.seen {
             true => self.on_demand_time(),
@@ -165,16 +124,11 @@ impl Satellite {
         }
     }
 
-    /// Seconds of queue beyond what the controller makes itself.
-    pub(super) fn long_queue(&self) -> f64 {
-        (4.0 * self.target() / self.rate).max(RATE_FALL_QUEUE * self.base())
-    }
-
     /// A round has ended, in which a queue, or what looks like one, may have `held_back` the rate: whether it is one is asked with a raise probe.
     pub(super) fn ask_for_more(&mut self, now: Time, held_back: bool, disturbed: bool) {
         // A window that holds less than the rate asks for is in nobody's way.
         let windows = self.competitive.window() >= self.pipe() || self.marked.bytes().is_some();
-        let measuring = self.losses.is_trying() || self.training || self.rate_fall_since.is_some();
+        let measuring = self.losses.is_trying() || self.training || self.rate_fall.is_some();
         let no_queue = self.raise_probe.on_round(&raise_probe::Round {
             now,
             base: self.base(),

@@ -12,6 +12,7 @@
 //!   that the own share of the standing queue becomes [`TARGET`](constants::TARGET) times the square
 //!   root of the pipe. A packet lost by the radio counts as carried; one that a long
 //!   queue has dropped does not.
+//! - [`rate_fall`]: what is believed where a longer queue stands than that.
 //! - [`drain_probe`]: now and then the queue is let run dry, which shows the base round trip, and
 //!   whether what was taken for a queue is only a longer path.
 //! - [`raise_probe`]: where growth has stopped, a little more is sent for a moment, which shows whether what stands is a queue or jitter.
@@ -34,6 +35,7 @@ mod target;
 mod queue;
 mod brief_queue;
 mod cruise;
+mod rate_fall;
 mod drain_probe;
 mod raise_probe;
 mod on_demand;
@@ -61,6 +63,7 @@ use on_demand::OnDemand;
 use queue::Queue;
 use queue_losses::QueueLosses;
 use raise_probe::RaiseProbe;
+use rate_fall::RateFall;
 use silence::Silence;
 use train::Train;
 
@@ -107,8 +110,7 @@ pub struct Satellite {
     /// Bytes per second that the path was seen to deliver at best, forgotten slowly.
     capacity: f64,
     capacity_at: Time,
-    /// When the queue grew beyond what the controller makes itself.
-    rate_fall_since: Option<Time>,
+    rate_fall: Option<RateFall>,
     /// Measurements of packets sent before then are of an earlier rate.
     hold_until: Time,
     /// Rounds of cruise.
@@ -149,8 +151,6 @@ pub struct Satellite {
     /// Rounds in a row without a queue, and after how many another train leaves.
     rounds_without_queue: u32,
     train_after: u32,
-    /// Whether the fall of the rate that is under way has been measured.
-    fall_measured: bool,
     /// Whether the base round trip has stayed what it was since the train left.
     base_steady: bool,
     /// Congestion of packets sent until then has been answered.
@@ -208,7 +208,7 @@ impl Satellite {
             rate: 0.0,
             capacity: 0.0,
             capacity_at: Time::ZERO,
-            rate_fall_since: None,
+            rate_fall: None,
             hold_until: Time::ZERO,
             rounds: 0,
             probe_step: 0,
@@ -234,7 +234,6 @@ impl Satellite {
             training: false,
             rounds_without_queue: 0,
             train_after: TRAIN_ROUNDS,
-            fall_measured: false,
             base_steady: true,
             recovery_from: None,
             silence: Silence::new(),
@@ -405,7 +404,7 @@ impl Controller for Satellite {
         let missed = self.rate * pause.as_secs_f64() - packet.bytes as f64;
         let room = self.window().saturating_sub(self.delivery.in_flight()) as f64;
         if self.phase == Phase::Cruise
-            && missed.min(room) > (PAUSE * self.pipe()).max(MIN_PAUSE * self.rate)
+            && missed.min(room) > (PAUSE * self.pipe()).max(self.min_pause() * self.rate)
         {
             self.delivery.pause(packet.now + self.rtt());
             self.round.app_limited = true;

@@ -2,13 +2,19 @@
 
 use bentpipe_units::{Span, Time};
 
+use super::constants::brief_queue::HIGH as HIGH_SAMPLE;
 use super::constants::*;
 use super::train::{Shown, Train};
 use super::{Phase, Round, Satellite, constants};
 
 impl Satellite {
-    /// A round has ended; after some without a queue another train asks for more.
+    /// A round has ended; after some without a queue another train asks for more. Behind the stalls of hosts queues come and go; one that
+    /// is gone when the round ends is none, for a flow that has what it had.
     pub(super) fn send_train(&mut self, queued: bool) {
+        let stall = self.hosts_stall()
+            && self.rate >= REDUCED_RATE * self.capacity
+            && self.standing() <= HIGH_SAMPLE * self.target();
+        let queued = queued && !stall;
         let calm = !queued
             && self.careful_rounds == 0
             && !self.losses.is_trying()

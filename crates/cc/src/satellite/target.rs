@@ -1,4 +1,4 @@
-//! The target: how much of its own the controller keeps in the queue, and why it may be more than little.
+//! The target: how much of its own the controller keeps in the queue, and why it may be more than little: what hosts do that stand still.
 
 use super::constants::*;
 use super::{Phase, Satellite};
@@ -26,6 +26,19 @@ impl Satellite {
             return 0.0;
         }
         (STALLS * self.queue.jitter()).min(MAX_STALLS.min(MAX_STALLS_SHARE * self.base()))
+    }
+
+    /// Whether they stand still for longer than timestamps are off by.
+    pub(super) fn hosts_stall(&self) -> bool {
+        STALLS * self.queue.jitter() > MIN_TARGET
+    }
+
+    /// Seconds without a packet that are the application's, and not a host's.
+    pub(super) fn min_pause(&self) -> f64 {
+        match self.hosts_stall() {
+            true => MIN_STALLED_PAUSE,
+            false => MIN_PAUSE,
+        }
     }
 
     /// Seconds that packets wait for their acknowledgement where a timer sends it, not the
