@@ -208,19 +208,15 @@ fn a_rate_that_comes_back_is_found_by_a_busy_machine() {
     let change =
         r#"change = [{ at = "5 s", rate = "1 Mbit/s" }, { at = "6400 ms", rate = "5 Mbit/s" }]"#;
     for host in [HostSpec::BUSY, HostSpec::LOADED] {
-        let mut carried: Vec<_> = (0..40)
-            .map(|seed| {
-                let plan = never_worst::plan(&link(change, host), Choice::Satellite, seed);
-                let records = Records::of(&plan, Instant::now()).expect("a plan of this test");
-                goodput(&records, 7.84, 9.84) / (5.0 * 1437.0 / 1500.0)
-            })
-            .collect();
-        carried.sort_by(f64::total_cmp);
-        // The goal is not reached by one of forty, 0.78.
-        assert!(
-            carried[0] >= 0.7 && carried[1] >= GOAL,
-            "{carried:.2?} of the link"
-        );
+        for seed in 0..40 {
+            let plan = never_worst::plan(&link(change, host), Choice::Satellite, seed);
+            let records = Records::of(&plan, Instant::now()).expect("a plan of this test");
+            let carried = goodput(&records, 7.84, 9.84) / (5.0 * 1437.0 / 1500.0);
+            assert!(
+                carried >= GOAL,
+                "{carried:.2} of the link, seed {seed}, {host:?}"
+            );
+        }
     }
 }
 

@@ -94,7 +94,7 @@ impl Satellite {
             };
             let rate = rate.max(longer.unwrap_or(rate));
             // Without a queue it was the sender that was slow: its timers were late.
-            let path = self.standing() > HIGH_SAMPLE * self.target();
+            let path = now >= self.stalled_until && self.standing() > HIGH_SAMPLE * self.target();
             self.rate = if path { rate } else { rate.max(self.rate) }.max(self.packet);
         }
         self.measure_behind_queue(now);

@@ -32,6 +32,7 @@ mod constants;
 mod train;
 mod start;
 mod target;
+mod stalls;
 mod queue;
 mod brief_queue;
 mod cruise;
@@ -113,6 +114,8 @@ pub struct Satellite {
     rate_fall: Option<RateFall>,
     /// Measurements of packets sent before then are of an earlier rate.
     hold_until: Time,
+    /// Measurements until then have a stall of the own host in them.
+    stalled_until: Time,
     /// Rounds of cruise.
     rounds: u32,
     /// Index into [`PROBE_GAINS`].
@@ -210,6 +213,7 @@ impl Satellite {
             capacity_at: Time::ZERO,
             rate_fall: None,
             hold_until: Time::ZERO,
+            stalled_until: Time::ZERO,
             rounds: 0,
             probe_step: 0,
             rounds_at_step: 0,
@@ -403,11 +407,8 @@ impl Controller for Satellite {
         self.silence.on_sent(packet.now, pause);
         let missed = self.rate * pause.as_secs_f64() - packet.bytes as f64;
         let room = self.window().saturating_sub(self.delivery.in_flight()) as f64;
-        if self.phase == Phase::Cruise
-            && missed.min(room) > (PAUSE * self.pipe()).max(self.min_pause() * self.rate)
-        {
-            self.delivery.pause(packet.now + self.rtt());
-            self.round.app_limited = true;
+        if self.phase == Phase::Cruise {
+            self.on_pause(packet.now, missed.min(room));
         }
         if !waiting && pause > LONG_PAUSE && self.phase == Phase::Cruise && self.may_send_train() {
             self.begin_train();
