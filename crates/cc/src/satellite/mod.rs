@@ -19,6 +19,7 @@
 //! - [`on_demand`]: where the path gives what was asked for a while ago, it is asked for more.
 //! - [`losses`]: whether losses without a queue are the radio's, by a trial of less.
 //! - [`congestion`]: what losses, marks and long queues are answered with.
+//! - [`stalls`]: hosts that stand still now and then.
 //! - [`silence`]: when the acknowledgements stop for a while, and why.
 //! - [`competitive_mode`]: when someone else keeps the queue full, follow RFC 9438 so that
 //!   neither side starves.
