@@ -29,6 +29,7 @@ from bentpipe_lab.records.verdict import Verdict
 from bentpipe_lab.report import campaign as report
 from bentpipe_lab.room import room
 from processes import PATIENCE_S, child_of, program, until
+from rights import needs_root
 
 SMALL = """\
 name = "small"
@@ -274,7 +275,7 @@ def test_a_full_disk_loses_nothing_that_was_measured(
     assert kept(campaign) == uninterrupted
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a small file system is mounted as root")
+@needs_root
 def test_a_full_disk_under_the_simulator_is_told_and_is_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

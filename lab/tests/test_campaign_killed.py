@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from bentpipe_lab.campaign import directory, engine
 from bentpipe_lab.net import host
 from bentpipe_lab.records.verdict import Verdict
 from processes import PATIENCE_S, children_of, command_of, descendants, is_running, program, until
+from rights import needs_root
 from test_campaign_engine import begun, execute, noted
 
 
@@ -64,7 +63,7 @@ workload = "perf"
                 os.kill(process, signal.SIGKILL)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+@needs_root
 def test_killed_in_real_time_its_paths_go_with_it_and_it_goes_on(tmp_path: Path) -> None:
     text = """
 name = "paths"
@@ -102,7 +101,7 @@ workload = "iperf3"
     assert len(campaign.state().done) == 4
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+@needs_root
 def test_a_path_whose_own_process_is_killed_is_removed_and_told(tmp_path: Path) -> None:
     text = """
 name = "path"

@@ -201,8 +201,8 @@ fn a_busy_machine_does_not_make_a_new_session_crawl() {
     assert!(carried[12] >= 0.92, "{carried:.2?} of the link");
 }
 
-/// The rate falls to a fifth and comes back, between machines that stand still: each stall counted as a pause of the application, so that nothing
-/// was measured for ten round trips (0.65 of the link, twelve round trips later).
+/// The rate falls to a fifth and comes back, between machines that stand still: each stall counted as a pause of the application, and nothing was
+/// measured behind it for a round trip (0.65 of the link at worst, twelve round trips later).
 #[test]
 fn a_rate_that_comes_back_is_found_by_a_busy_machine() {
     let change =
