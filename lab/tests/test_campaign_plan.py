@@ -78,6 +78,14 @@ def test_cases_and_axes_are_combined_and_fields_of_scenarios_are_set() -> None:
     assert len({point.id for point in points}) == 4
 
 
+def test_a_run_of_a_fixed_length_that_stands_still_is_ended_with_it() -> None:
+    head = 'clock = "real"\ntimeout = 30'
+    axes = 'scenario = "kosek-geo"\nsystem = "direct"\nworkload = ["iperf3", "download 10 MiB"]\n'
+    fixed, transfer = expand(plan(axes, head)).points
+    assert fixed.limit_s == pytest.approx(fixed.bound_s + 30 * fixed.link.first_byte_s + 10)
+    assert transfer.limit_s == pytest.approx(30 * transfer.bound_s)
+
+
 def test_an_axis_that_only_some_systems_have_leaves_the_others_one_point() -> None:
     made = plan(
         'scenario = "geo"\nsystem = ["direct", "bentpipe"]\nworkload = "first byte"\ncontroller = ["cubic", "bbr3"]',

@@ -101,7 +101,8 @@ class Plan:
     """Whether all first repetitions come before the second ones, in real time: a campaign that is interrupted has then
     measured every point about equally often."""
     timeout: float
-    """A run may take so many times its physical bound."""
+    """A run may take so many times its physical bound, one of a fixed length so many times the first byte's
+    beside it."""
     pause: Sequence[PauseWindow]
     parallel: int | None
     """Paths in real time that are measured side by side; None leaves it to what the machine can do."""

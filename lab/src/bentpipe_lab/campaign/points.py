@@ -14,6 +14,7 @@ from typing import Any
 
 import tomli_w
 
+from bentpipe_lab.analysis import bounds
 from bentpipe_lab.campaign.plan import COLD, REAL, TCP_AXES, VIRTUAL, Plan, read_toml, scenario_file
 from bentpipe_lab.campaign.ranges import Value
 from bentpipe_lab.errors import LabError, PlanError, UnsupportedError
@@ -216,7 +217,7 @@ def _point(plan: Plan, clock: str, axes: Mapping[str, Value]) -> Point:
     )
     cold = axes.get("session") == COLD
     bound_s = workload.bound_s(link)
-    limit_s = min(plan.timeout * bound_s + workload.overhead_s, MOST_LIMIT_S)
+    limit_s = min(_limit_s(plan.timeout, workload, link) + workload.overhead_s, MOST_LIMIT_S)
     simulation = None
     if clock == VIRTUAL:
         simulation = _simulation(plan, system, workload, tomllib.loads(scenario), link, settings, limit_s, cold=cold)
@@ -225,6 +226,13 @@ def _point(plan: Plan, clock: str, axes: Mapping[str, Value]) -> Point:
         clock, dict(axes), scenario, system.name, workload.name, settings, tcp, options, link, bound_s, limit_s,
         cold, int(axes.get("neighbours", 0)), simulation,
     )  # fmt: skip
+
+
+def _limit_s(times: float, workload: Workload, link: Link) -> float:
+    """A run of a fixed length that stands still ends with it: what takes its time is to begin and to end."""
+    if workload.runs_for_s is None:
+        return times * workload.bound_s(link)
+    return workload.runs_for_s + times * bounds.first_byte_s(link)
 
 
 def _simulation(
