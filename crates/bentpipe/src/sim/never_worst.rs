@@ -21,6 +21,9 @@ pub struct Command {
     /// Only this link of the set
     #[arg(long)]
     link: Option<u64>,
+    /// How often each is run: seeds of its losses, its jitter and its hosts' stalls
+    #[arg(long, default_value_t = 1)]
+    seeds: u64,
     /// Which controllers, besides CUBIC, BBRv3 and NewReno
     #[arg(long, value_delimiter = ',', default_value = "satellite")]
     controller: Vec<Choice>,
@@ -43,6 +46,12 @@ pub fn run(command: &Command) -> Result<(), Failure> {
             command.links
         )));
     }
+    if !(1..=1000).contains(&command.seeds) {
+        return Err(Failure::Configuration(format!(
+            "--seeds {}: give 1 to 1000",
+            command.seeds
+        )));
+    }
     let mut known: Vec<never_worst::Run> = match &command.known {
         Some(path) => serde_json::from_str(&failure::read(path)?)
             .with_context(|| format!("reading {}", path.display()))?,
@@ -51,10 +60,21 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     let links: Vec<_> = command
         .link
         .map_or_else(|| (0..command.links).collect(), |link| vec![link]);
-    known.retain(|run| links.contains(&run.link) && never_worst::OTHERS.contains(&run.controller));
+    known.retain(|run| {
+        links.contains(&run.link)
+            && run.repetition < command.seeds
+            && never_worst::OTHERS.contains(&run.controller)
+    });
     let mut controllers = never_worst::OTHERS.to_vec();
     controllers.extend(&command.controller);
-    let runs = never_worst::runs(command.seed, &links, &controllers, known, Instant::now());
+    let runs = never_worst::runs(
+        command.seed,
+        &links,
+        &controllers,
+        command.seeds,
+        known,
+        Instant::now(),
+    );
     write_json(&command.out, &runs)?;
     for controller in &command.controller {
         show(&runs, *controller, command);
@@ -64,17 +84,24 @@ pub fn run(command: &Command) -> Result<(), Failure> {
 
 fn show(runs: &[never_worst::Run], controller: Choice, command: &Command) {
     let cells = never_worst::cells(runs, controller);
-    let share = |least: f64| {
-        let above = cells.iter().filter(|cell| cell.score >= least).count();
-        above as f64 / cells.len().max(1) as f64
+    let shares = |score: fn(&never_worst::Cell) -> f64| {
+        [0.95, 0.8, 0.5].map(|least| {
+            let above = cells.iter().filter(|cell| score(cell) >= least).count();
+            above as f64 / cells.len().max(1) as f64
+        })
     };
+    let [close, near, half] = shares(|cell| cell.score);
     println!(
-        "{controller}: {} cells; at least 0.95 of the best in {:.3}, 0.80 in {:.3}, 0.50 in {:.3}",
-        cells.len(),
-        share(0.95),
-        share(0.8),
-        share(0.5)
+        "{controller}: {} cells; at least 0.95 of the best in {close:.3}, 0.80 in {near:.3}, 0.50 in {half:.3}",
+        cells.len()
     );
+    if command.seeds > 1 {
+        let [close, near, half] = shares(|cell| cell.worst_seed);
+        println!(
+            "  the worst of {} seeds: {close:.3}, {near:.3}, {half:.3}",
+            command.seeds
+        );
+    }
     for measure in never_worst::MEASURES {
         let of: Vec<_> = (cells.iter())
             .filter(|cell| cell.measure == measure)
@@ -93,24 +120,7 @@ fn show(runs: &[never_worst::Run], controller: Choice, command: &Command) {
     println!("  queue p95 at most CUBIC's on {kept} of {all} links");
     println!("  the worst cells:");
     for cell in cells.iter().take(command.worst) {
-        let run = |controller| {
-            (runs.iter())
-                .find(|run| run.link == cell.link && run.controller == controller)
-                .map_or(String::new(), |run| {
-                    let at = never_worst::MEASURES
-                        .iter()
-                        .position(|name| *name == cell.measure);
-                    let figure = (at.and_then(|at| run.seconds.get(at).copied())).map_or_else(
-                        || format!("{:.3} Mbit/s", run.goodput),
-                        |seconds| seconds.map_or("never".into(), |s| format!("{s:.2} s")),
-                    );
-                    format!(
-                        "{figure}, queue {:.0} ms, lost {:.1} %",
-                        run.queue_p95_ms,
-                        100.0 * run.lost
-                    )
-                })
-        };
+        let run = |controller| told(runs, cell, controller);
         println!(
             "  {:.3} {:<8} #{} {}\n        {} | {} {}",
             cell.score,
@@ -122,4 +132,30 @@ fn show(runs: &[never_worst::Run], controller: Choice, command: &Command) {
             run(cell.best)
         );
     }
+}
+
+/// What a controller came to in a cell: medians of its seeds.
+fn told(runs: &[never_worst::Run], cell: &never_worst::Cell, controller: Choice) -> String {
+    let of: Vec<_> = (runs.iter())
+        .filter(|run| run.link == cell.link && run.controller == controller)
+        .collect();
+    let median = |figure: &dyn Fn(&never_worst::Run) -> f64| {
+        never_worst::median(of.iter().map(|run| figure(run)).collect()).unwrap_or(f64::NAN)
+    };
+    let milestone = never_worst::MEASURES
+        .iter()
+        .position(|name| *name == cell.measure)
+        .filter(|place| *place < 3);
+    let figure = match milestone {
+        None => format!("{:.3} Mbit/s", median(&|run| run.goodput)),
+        Some(place) => match median(&|run| run.seconds[place].unwrap_or(f64::INFINITY)) {
+            seconds if seconds.is_finite() => format!("{seconds:.2} s"),
+            _ => "never".into(),
+        },
+    };
+    format!(
+        "{figure}, queue {:.0} ms, lost {:.1} %",
+        median(&|run| run.queue_p95_ms),
+        100.0 * median(&|run| run.lost)
+    )
 }

@@ -1,9 +1,10 @@
 //! Never the worst choice: a controller beside the others on [drawn links](super::draw).
 //!
-//! Each link carries one endless download with each controller. Of it count when 100 kB,
-//! 2 MB and 20 MB have arrived, what arrived in all, and the queue's 95th percentile. A
-//! cell is a link and a measure; its score is the controller's figure as a share of the
-//! best of the others', more than 1 where it is better than all of them.
+//! Each link carries one endless download with each controller, as often as there are seeds of
+//! its losses, its jitter and its hosts' stalls. Of it count when 100 kB, 2 MB and 20 MB have
+//! arrived, what arrived in all, and the queue's 95th percentile. A cell is a link and a
+//! measure; its score is the controller's median over the seeds as a share of the best of the
+//! others' medians, more than 1 where it is better than all of them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,6 +36,9 @@ pub struct Run {
     pub link: u64,
     /// Whose.
     pub controller: Choice,
+    /// Which of the link's seeds.
+    #[serde(default)]
+    pub repetition: u64,
     /// Seconds to each milestone, where it was reached.
     pub seconds: [Option<f64>; 3],
     /// Mbit/s of payload.
@@ -52,10 +56,33 @@ pub struct Cell {
     pub link: u64,
     /// What is measured, an entry of [`MEASURES`].
     pub measure: &'static str,
-    /// Share of the best of the others; above 1 it is better.
+    /// Median over the seeds, as a share of the best of the others'; above 1 it is better.
     pub score: f64,
+    /// The worst seed, as a share of the worst seed of the best other.
+    pub worst_seed: f64,
     /// The best other.
     pub best: Choice,
+}
+
+impl Run {
+    /// More is better: 1 / s to a milestone, where it was reached, or Mbit/s in all.
+    fn figure(&self, measure: usize) -> Option<f64> {
+        match measure {
+            3 => Some(self.goodput),
+            measure => self.seconds[measure].map(|seconds| 1.0 / seconds),
+        }
+    }
+
+    /// The same; what was not reached took longer than the run, at least its part of the way.
+    fn at_most(&self, measure: usize) -> f64 {
+        (self.figure(measure)).unwrap_or_else(|| self.goodput * 125e3 / MILESTONES[measure] as f64)
+    }
+}
+
+/// The middle of `of`, the greater one of two.
+pub fn median<T: Copy + PartialOrd>(mut of: Vec<T>) -> Option<T> {
+    of.sort_by(|one, other| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
+    of.get(of.len() / 2).copied()
 }
 
 /// The plan of `drawn` for `controller`.
@@ -74,7 +101,8 @@ pub fn plan(drawn: &Drawn, controller: Choice, seed: u64) -> Plan {
     }
 }
 
-fn run(drawn: &Drawn, controller: Choice, seed: u64, base: Instant) -> Run {
+fn run(drawn: &Drawn, controller: Choice, seed: u64, repetition: u64, base: Instant) -> Run {
+    let seed = seed ^ repetition.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let records = Records::of(&plan(drawn, controller, seed), base)
         .expect("the plan of a drawn link can be carried out");
     let mut waits: Vec<_> = (records.samples.iter())
@@ -87,6 +115,7 @@ fn run(drawn: &Drawn, controller: Choice, seed: u64, base: Instant) -> Run {
     Run {
         link: drawn.number,
         controller,
+        repetition,
         seconds: MILESTONES.map(|bytes| reached(&records, bytes)),
         goodput: received as f64 * 8e-6 / drawn.seconds as f64,
         queue_p95_ms: waits
@@ -104,26 +133,27 @@ fn reached(records: &Records, bytes: u64) -> Option<f64> {
     Some(sample.at_ns as f64 / 1e9)
 }
 
-/// Runs `links` links of the set `seed` with each of `controllers` that `known` does not have.
+/// Runs `links` links of the set `seed` with each of `controllers`, `repetitions` times each, but
+/// for those that `known` has.
 pub fn runs(
     seed: u64,
     links: &[u64],
     controllers: &[Choice],
+    repetitions: u64,
     known: Vec<Run>,
     base: Instant,
 ) -> Vec<Run> {
-    let mut jobs: Vec<_> = (links.iter())
-        .flat_map(|link| {
-            controllers
-                .iter()
-                .map(move |controller| (*link, *controller))
-        })
-        .filter(|(link, controller)| {
-            !(known.iter()).any(|run| run.link == *link && run.controller == *controller)
-        })
-        .collect();
+    let mut jobs: Vec<(u64, Choice, u64)> = Vec::new();
+    for link in links {
+        for controller in controllers {
+            jobs.extend((0..repetitions).map(|repetition| (*link, *controller, repetition)));
+        }
+    }
+    jobs.retain(|job| {
+        !(known.iter()).any(|run| *job == (run.link, run.controller, run.repetition))
+    });
     // The long ones first, so that no core waits for the last.
-    jobs.sort_by_key(|(link, _)| std::cmp::Reverse(draw(seed, *link).bits));
+    jobs.sort_by_key(|(link, ..)| std::cmp::Reverse(draw(seed, *link).bits));
     let next = AtomicUsize::new(0);
     let progress = Progress::new(jobs.len());
     let results = Mutex::new((known, 0, progress));
@@ -131,9 +161,10 @@ pub fn runs(
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
-                while let Some(&(link, controller)) = jobs.get(next.fetch_add(1, Ordering::Relaxed))
+                while let Some(&(link, controller, repetition)) =
+                    jobs.get(next.fetch_add(1, Ordering::Relaxed))
                 {
-                    let run = run(&draw(seed, link), controller, seed, base);
+                    let run = run(&draw(seed, link), controller, seed, repetition, base);
                     let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
                     let (runs, done, progress) = &mut *results;
                     runs.push(run);
@@ -144,41 +175,41 @@ pub fn runs(
         }
     });
     let (mut runs, ..) = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-    runs.sort_by_key(|run| (run.link, run.controller));
+    runs.sort_by_key(|run| (run.link, run.controller, run.repetition));
     runs
 }
 
 /// The cells of `controller`, worst first.
 pub fn cells(runs: &[Run], controller: Choice) -> Vec<Cell> {
-    let mut links: BTreeMap<u64, Vec<&Run>> = BTreeMap::new();
+    let mut links: BTreeMap<u64, BTreeMap<Choice, Vec<&Run>>> = BTreeMap::new();
     for run in runs {
-        links.entry(run.link).or_default().push(run);
+        let of_link = links.entry(run.link).or_default();
+        of_link.entry(run.controller).or_default().push(run);
     }
     let mut cells = Vec::new();
     for (link, runs) in links {
-        let Some(own) = runs.iter().find(|run| run.controller == controller) else {
+        let Some(own) = runs.get(&controller) else {
             continue;
         };
         for (index, measure) in MEASURES.into_iter().enumerate() {
-            // More is better: bytes per second to the milestone, or in all.
-            let figure = |run: &Run| match index {
-                3 => Some(run.goodput),
-                index => run.seconds[index].map(|seconds| 1.0 / seconds),
-            };
-            let best = (runs.iter())
-                .filter(|run| OTHERS.contains(&run.controller) && run.controller != controller)
-                .filter_map(|run| Some((figure(run)?, run.controller)))
+            let all =
+                |runs: &[&Run]| -> Vec<_> { runs.iter().map(|run| run.at_most(index)).collect() };
+            let best = (OTHERS.iter())
+                .filter(|other| **other != controller)
+                .filter_map(|other| {
+                    let figures = runs.get(other)?.iter().map(|run| run.figure(index));
+                    Some((median(figures.collect())??, *other))
+                })
                 .max_by(|one, other| one.0.total_cmp(&other.0));
             let Some((best, by)) = best.filter(|(best, _)| *best > 0.0) else {
                 continue;
             };
-            // What was not reached took longer than the run; at least its part of the way.
-            let ours =
-                figure(own).unwrap_or_else(|| own.goodput * 125e3 / MILESTONES[index] as f64);
+            let least = |runs: &[&Run]| all(runs).into_iter().fold(f64::INFINITY, f64::min);
             cells.push(Cell {
                 link,
                 measure,
-                score: ours / best,
+                score: median(all(own)).unwrap_or(0.0) / best,
+                worst_seed: least(own) / least(&runs[&by]),
                 best: by,
             });
         }
@@ -187,17 +218,21 @@ pub fn cells(runs: &[Run], controller: Choice) -> Vec<Cell> {
     cells
 }
 
-/// On how many of how many links the 95th percentile of `controller`'s queue is at most CUBIC's;
-/// a millisecond more is the same.
+/// On how many of how many links the 95th percentile of `controller`'s queue is at most CUBIC's, in
+/// the median of the seeds; a millisecond more is the same.
 pub fn queues(runs: &[Run], controller: Choice) -> (usize, usize) {
-    let of = |link, controller| {
-        (runs.iter())
-            .find(|run: &&Run| run.link == link && run.controller == controller)
-            .map(|run| run.queue_p95_ms)
-    };
-    let pairs: Vec<_> = (runs.iter())
-        .filter(|run| run.controller == controller)
-        .filter_map(|run| Some((run.queue_p95_ms, of(run.link, Choice::Cubic)?)))
+    let mut links: BTreeMap<u64, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    for run in runs {
+        let (own, cubic) = links.entry(run.link).or_default();
+        if run.controller == controller {
+            own.push(run.queue_p95_ms);
+        }
+        if run.controller == Choice::Cubic {
+            cubic.push(run.queue_p95_ms);
+        }
+    }
+    let pairs: Vec<_> = (links.into_values())
+        .filter_map(|(own, cubic)| Some((median(own)?, median(cubic)?)))
         .collect();
     let kept = pairs
         .iter()

@@ -57,6 +57,22 @@ impl Bbr3 {
         }
     }
 
+    /// A mark is a signal of congestion as a loss is (RFC 9002, section 7.1). The draft has no answer to it:
+    /// here it is a round's loss, and what a probe or the start has in flight is too much at once,
+    /// because a queue marks when it is too long and not by chance.
+    pub(super) fn handle_mark(&mut self, now: bentpipe_units::Time) {
+        if !self.loss_in_round {
+            self.loss_round_delivered = self.sampler.delivered;
+        }
+        self.loss_in_round = true;
+        if self.state == State::Startup {
+            self.full.reached = true;
+            self.inflight_longterm = self.bdp(1.0).max(self.inflight_latest);
+        } else if self.cycle.is_probe_sample {
+            self.handle_inflight_too_high(now, self.sampler.in_flight, false);
+        }
+    }
+
     /// HandleInflightTooHigh(), once per probe.
     fn handle_inflight_too_high(
         &mut self,

@@ -272,9 +272,11 @@ impl Controller for Bbr3 {
     }
 
     fn on_congestion(&mut self, event: &Congestion) {
-        // The draft has no answer to marks yet.
-        let lost = !event.marked;
-        if lost && self.recovery.is_none_or(|from| event.sent > from) {
+        if event.marked {
+            self.handle_mark(event.now);
+            return;
+        }
+        if self.recovery.is_none_or(|from| event.sent > from) {
             // OnEnterFastRecovery() (section 5.6.4.4); the first loss has saved the state.
             self.recovery = Some(event.now);
         }

@@ -47,9 +47,13 @@ pub(super) const CAREFUL_FROM: f64 = 0.8;
 
 // The start.
 
-/// First rate after the packet train, share of what the train showed: the
+/// Rate that is tried after a packet train, share of what the train showed: the
 /// train saw 20 packets, the rest may belong to others.
 pub(super) const TRIAL_SHARE: f64 = 0.75;
+/// The same of a flow that knows no other rate, behind a train that is sure (decision 0005, *Behind a train*).
+pub(super) const SURE_TRIAL_SHARE: f64 = 0.85;
+/// Most initial windows behind a train that a short queue has cut (decision 0005, *Behind a train*).
+pub(super) const CUT_WINDOWS: f64 = 3.0;
 /// Rate after a trial that made no queue, share of what the train showed.
 pub(super) const CRUISE_SHARE: f64 = 0.97;
 /// How long the trial rate must have been coming back before it is judged, share of a round trip.
@@ -217,6 +221,13 @@ pub(super) mod train {
     pub(in crate::satellite) const SPREAD_SHARE: f64 = 0.8;
     /// Unless it left at this share of its own rate: the path is at least as fast.
     pub(in crate::satellite) const FAST_SENDING: f64 = 0.5;
+    /// A base round trip that falls by more than this share of itself with a train was not known before it.
+    pub(in crate::satellite) const BASE_FALL: f64 = 0.02;
+    /// What a cut train took is longer than it seems by this factor: a base from a handshake has two of its packets in it, and eight
+    /// or more of the train's arrived.
+    pub(in crate::satellite) const UNSEEN: f64 = 1.3;
+    /// Nor did it come more than so many times faster than its acknowledgements: the first of them may be one for many.
+    pub(in crate::satellite) const SPACED: f64 = 1.25;
     /// A path that brings so many times more of it later gives what it was asked for.
     pub(in crate::satellite) const MORE_LATER: f64 = 2.0;
 }

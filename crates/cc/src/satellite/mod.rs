@@ -415,9 +415,10 @@ impl Controller for Satellite {
             self.begin_train();
         }
         self.delivery.on_sent(packet.bytes);
-        if self.queue.base().is_some() && (self.phase == Phase::Start || self.training) {
+        let begins = self.phase == Phase::Start || self.training;
+        if let Some(base) = self.queue.base().filter(|_| begins) {
             self.base_steady |= !self.train.has_begun();
-            self.train.on_sent(packet, self.packet);
+            self.train.on_sent(packet, self.packet, base);
         }
         if !waiting {
             // The silence before a new flight was idleness.
@@ -641,8 +642,7 @@ impl Controller for Satellite {
                 let many = self.is_full() || self.loses_more_than(MIN_START_LOSSES);
                 many && self.rate == 0.0 && !self.train.is_out()
             }
-            // A short queue shows by nothing but its losses.
-            Phase::SlowStart { .. } => self.loses_much(),
+            Phase::SlowStart { .. } => self.ends_slow_start(event),
             _ => false,
         };
         if event.persistent {

@@ -6,6 +6,7 @@ use super::constants::brief_queue::HIGH as HIGH_SAMPLE;
 use super::constants::*;
 use super::train::{Shown, Train};
 use super::{Phase, Round, Satellite, constants};
+use crate::Congestion;
 
 impl Satellite {
     /// A round has ended; after some without a queue another train asks for more. Behind the stalls of hosts queues come and go; one that
@@ -64,7 +65,11 @@ impl Satellite {
             self.start_slow_start(now, self.initial_window);
             return;
         }
-        self.rate = self.confirmed().max(TRIAL_SHARE * shown.rate);
+        let share = match self.train.is_sure() && self.phase != Phase::Cruise {
+            true => SURE_TRIAL_SHARE,
+            false => TRIAL_SHARE,
+        };
+        self.rate = self.confirmed().max(share * shown.rate);
         self.phase = Phase::Trial {
             since: now,
             back: None,
@@ -90,16 +95,21 @@ impl Satellite {
         (2.0 * arrived).clamp(2.0 * self.packet, 2.0 * self.initial_window)
     }
 
-    /// First window behind a train that a short queue has cut: twice what a round trip would carry of what came through. What came
-    /// within the time for which acknowledgements may wait does not say how fast the path is; so the initial window, once more.
+    /// First window behind a train that a short queue has cut: what a round trip carries of what is known to have come through, three
+    /// initial windows at most; where nothing is known, twice that. What came within the time for which acknowledgements may wait does
+    /// not say how fast the path is; so the initial window, once more.
     pub(super) fn behind_cut_train(&self, rtt: Span) -> f64 {
         let twice = self.twice_arrived(self.train.arrived());
         let after = self.train.arrived_after(rtt);
-        if after <= MAX_ACK_DELAY {
-            return self.initial_window.max(twice);
-        }
-        let of_round_trip = rtt.as_secs_f64() / after.as_secs_f64();
-        (twice * of_round_trip).min(self.initial_window).max(twice)
+        let unknown = if after <= MAX_ACK_DELAY {
+            self.initial_window.max(twice)
+        } else {
+            let of_round_trip = rtt.as_secs_f64() / after.as_secs_f64();
+            (twice * of_round_trip).min(self.initial_window).max(twice)
+        };
+        let base = self.queue.base().unwrap_or(rtt);
+        let known = self.train.came_at_least(base).unwrap_or(0.0) * base.as_secs_f64();
+        unknown.max(known.min(CUT_WINDOWS * self.initial_window))
     }
 
     /// Slow start, from the rate as it is known, or from a window of `least` bytes.
@@ -123,6 +133,12 @@ impl Satellite {
             ..Round::default()
         };
         self.start_slow_start(now, least);
+    }
+
+    /// Whether congestion in slow start says that the path is full: a short queue shows by nothing but its losses, and one that marks
+    /// by its marks, but for those of the burst that went before.
+    pub(super) fn ends_slow_start(&self, event: &Congestion) -> bool {
+        self.loses_much() || event.marked && event.sent > self.slow_start_from
     }
 
     /// There is a queue: what it delivers is what the path carries.

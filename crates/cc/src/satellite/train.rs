@@ -4,7 +4,7 @@
 use bentpipe_units::{Span, Time};
 
 use super::constants::train::*;
-use super::constants::{MAX_ACK_DELAY, MIN_RATE_INTERVAL};
+use super::constants::{BASE_NOISE, MAX_ACK_DELAY, MIN_RATE_INTERVAL};
 use crate::{Acked, Sent};
 
 /// What a train has shown.
@@ -24,6 +24,8 @@ pub(super) struct Train {
     bytes: u64,
     first: Option<Time>,
     last: Time,
+    /// The round trip without a queue, as it was known when the first left.
+    base: Span,
     /// Packets and bytes acknowledged in this frame.
     frame: (u64, u64),
     /// Acknowledgements: when, and the packets and bytes of it that had arrived by then.
@@ -54,7 +56,7 @@ impl Train {
         self.sent >= PACKETS
     }
 
-    pub(super) fn on_sent(&mut self, packet: Sent, full: f64) {
+    pub(super) fn on_sent(&mut self, packet: Sent, full: f64, base: Span) {
         if self.is_out() || (packet.bytes as f64) < 0.9 * full {
             return;
         }
@@ -63,8 +65,9 @@ impl Train {
         }
         if self.first.is_some() {
             self.bytes += packet.bytes;
+        } else {
+            (self.first, self.base) = (Some(packet.now), base);
         }
-        self.first.get_or_insert(packet.now);
         self.last = packet.now;
         self.sent += 1;
     }
@@ -117,11 +120,49 @@ impl Train {
         self.arrivals().0.1 as f64
     }
 
+    /// How long after its first acknowledgement the last came.
+    pub(super) fn took(&self) -> Span {
+        self.acknowledged()
+            .map_or(Span::ZERO, |(from, to)| to.since(from))
+    }
+
+    /// Longest time between two of its acknowledgements.
+    fn gap(&self) -> Span {
+        (self.points.windows(2))
+            .map(|pair| pair[1].0.since(pair[0].0))
+            .max()
+            .unwrap_or(Span::ZERO)
+    }
+
+    /// Whether it came over a longer time than acknowledgements wait, and none of them made half of that: a stall does.
+    pub(super) fn is_sure(&self) -> bool {
+        let took = self.took();
+        took > MAX_ACK_DELAY && 2 * self.gap().as_nanos() <= took.as_nanos()
+    }
+
     /// How long after the first of it was due, with a round trip of `base`, the last of it was acknowledged.
     pub(super) fn arrived_after(&self, base: Span) -> Span {
         let to = self.acknowledged().map_or(Time::ZERO, |(_, to)| to);
         self.first
             .map_or(Span::ZERO, |first| to.since(first + base))
+    }
+
+    /// Bytes per second at which what has arrived of it came at least, where the round trip without a queue, `base` now, was known before
+    /// it: a handshake's packets are as long as its own, but those of its acknowledgements are not, and on a slow way back take long.
+    pub(super) fn came_at_least(&self, base: Span) -> Option<f64> {
+        let fell = self.base.as_secs_f64() - base.as_secs_f64();
+        if fell > BASE_NOISE.max(BASE_FALL * base.as_secs_f64()) {
+            return None;
+        }
+        let over = UNSEEN * self.arrived_after(base).as_secs_f64() + LATE;
+        let rate = self.arrived() / over;
+        let apart = self.took();
+        let ((_, all), (_, first)) = self.arrivals();
+        if all > first && apart < MAX_ACK_DELAY {
+            let spaced = (all - first) as f64 / apart.as_secs_f64();
+            return Some(rate.min(SPACED * spaced));
+        }
+        Some(rate)
     }
 
     /// Whether some of it was acknowledged, and then nothing for [`STOPPED`] times as long as its packets are apart: a slow link keeps their spacing.
@@ -160,10 +201,7 @@ impl Train {
         let (from, (_, before)) = *self.points.first()?;
         let half = Span::from_nanos(base.as_nanos() / 2);
         let (until, (_, early)) = *(self.points.iter()).find(|(at, _)| at.since(from) >= half)?;
-        let gap = (self.points.windows(2))
-            .map(|pair| pair[1].0.since(pair[0].0))
-            .max()?;
-        if half < MIN_RATE_INTERVAL || gap > Span::from_nanos(half.as_nanos() / 2) {
+        if half < MIN_RATE_INTERVAL || self.gap() > Span::from_nanos(half.as_nanos() / 2) {
             return None;
         }
         let first = (early - before) as f64 / until.since(from).as_secs_f64();
