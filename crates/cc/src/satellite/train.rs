@@ -121,7 +121,7 @@ impl Train {
     }
 
     /// How long after its first acknowledgement the last came.
-    pub(super) fn took(&self) -> Span {
+    fn took(&self) -> Span {
         self.acknowledged()
             .map_or(Span::ZERO, |(from, to)| to.since(from))
     }
