@@ -78,6 +78,10 @@ CAUSES: Sequence[Cause] = (
         "TLS, which theirs has not: a round trip more", more=True,
     ),
     Cause(
+        ("page_load_s",), {"workload.protocol": "HTTP/1.1"},
+        "TLS, which theirs has not: without its round trip, 0.61 s, 10 % are left", more=True,
+    ),
+    Cause(
         ("response_start_s", "first_contentful_paint_s", "page_load_s"), QUIC_PEP_PAGE,
         "their proxies make their connections one after the other (2.1 s); ours keeps those between the proxies ready",
         more=False,
