@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context;
-use bentpipe_campaign::budget::{draw, never_worst};
+use bentpipe_campaign::budget::{draw, median, never_worst};
 use bentpipe_campaign::write_json;
 use bentpipe_cc::Choice;
 
@@ -139,23 +139,23 @@ fn told(runs: &[never_worst::Run], cell: &never_worst::Cell, controller: Choice)
     let of: Vec<_> = (runs.iter())
         .filter(|run| run.link == cell.link && run.controller == controller)
         .collect();
-    let median = |figure: &dyn Fn(&never_worst::Run) -> f64| {
-        never_worst::median(of.iter().map(|run| figure(run)).collect()).unwrap_or(f64::NAN)
+    let of_seeds = |figure: &dyn Fn(&never_worst::Run) -> f64| {
+        median(of.iter().map(|run| figure(run))).unwrap_or(f64::NAN)
     };
     let milestone = never_worst::MEASURES
         .iter()
         .position(|name| *name == cell.measure)
         .filter(|place| *place < 3);
     let figure = match milestone {
-        None => format!("{:.3} Mbit/s", median(&|run| run.goodput)),
-        Some(place) => match median(&|run| run.seconds[place].unwrap_or(f64::INFINITY)) {
+        None => format!("{:.3} Mbit/s", of_seeds(&|run| run.goodput)),
+        Some(place) => match of_seeds(&|run| run.seconds[place].unwrap_or(f64::INFINITY)) {
             seconds if seconds.is_finite() => format!("{seconds:.2} s"),
             _ => "never".into(),
         },
     };
     format!(
         "{figure}, queue {:.0} ms, lost {:.1} %",
-        median(&|run| run.queue_p95_ms),
-        100.0 * median(&|run| run.lost)
+        of_seeds(&|run| run.queue_p95_ms),
+        100.0 * of_seeds(&|run| run.lost)
     )
 }

@@ -271,7 +271,7 @@ pub fn check(
 }
 
 /// The middle of the figures; a run without one counts as infinitely bad.
-fn median(figures: impl Iterator<Item = f64>) -> Option<f64> {
+pub fn median(figures: impl Iterator<Item = f64>) -> Option<f64> {
     let mut figures: Vec<_> = figures.collect();
     figures.sort_by(f64::total_cmp);
     let middle = figures.len() / 2;

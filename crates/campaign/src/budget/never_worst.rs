@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::progress::Progress;
 
 use super::draw::{Drawn, draw};
+use super::median;
 use super::plans::{ENDLESS, transport};
 
 /// Those that a controller is held against.
@@ -77,12 +78,6 @@ impl Run {
     fn at_most(&self, measure: usize) -> f64 {
         (self.figure(measure)).unwrap_or_else(|| self.goodput * 125e3 / MILESTONES[measure] as f64)
     }
-}
-
-/// The middle of `of`, the greater one of two.
-pub fn median<T: Copy + PartialOrd>(mut of: Vec<T>) -> Option<T> {
-    of.sort_by(|one, other| one.partial_cmp(other).unwrap_or(std::cmp::Ordering::Equal));
-    of.get(of.len() / 2).copied()
 }
 
 /// The plan of `drawn` for `controller`.
@@ -192,23 +187,25 @@ pub fn cells(runs: &[Run], controller: Choice) -> Vec<Cell> {
             continue;
         };
         for (index, measure) in MEASURES.into_iter().enumerate() {
-            let all =
-                |runs: &[&Run]| -> Vec<_> { runs.iter().map(|run| run.at_most(index)).collect() };
+            let speeds =
+                |runs: &[&Run]| -> Vec<f64> { runs.iter().map(|run| run.at_most(index)).collect() };
             let best = (OTHERS.iter())
                 .filter(|other| **other != controller)
                 .filter_map(|other| {
-                    let figures = runs.get(other)?.iter().map(|run| run.figure(index));
-                    Some((median(figures.collect())??, *other))
+                    let of = runs.get(other)?;
+                    let reached = of.iter().filter(|run| run.figure(index).is_some());
+                    let most = 2 * reached.count() > of.len();
+                    Some((median(speeds(of).into_iter()).filter(|_| most)?, *other))
                 })
                 .max_by(|one, other| one.0.total_cmp(&other.0));
             let Some((best, by)) = best.filter(|(best, _)| *best > 0.0) else {
                 continue;
             };
-            let least = |runs: &[&Run]| all(runs).into_iter().fold(f64::INFINITY, f64::min);
+            let least = |runs: &[&Run]| speeds(runs).into_iter().fold(f64::INFINITY, f64::min);
             cells.push(Cell {
                 link,
                 measure,
-                score: median(all(own)).unwrap_or(0.0) / best,
+                score: median(speeds(own).into_iter()).unwrap_or(0.0) / best,
                 worst_seed: least(own) / least(&runs[&by]),
                 best: by,
             });
@@ -232,7 +229,7 @@ pub fn queues(runs: &[Run], controller: Choice) -> (usize, usize) {
         }
     }
     let pairs: Vec<_> = (links.into_values())
-        .filter_map(|(own, cubic)| Some((median(own)?, median(cubic)?)))
+        .filter_map(|(own, cubic)| Some((median(own.into_iter())?, median(cubic.into_iter())?)))
         .collect();
     let kept = pairs
         .iter()

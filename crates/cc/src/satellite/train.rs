@@ -148,7 +148,7 @@ impl Train {
     }
 
     /// Bytes per second at which what has arrived of it came at least, where the round trip without a queue, `base` now, was known before
-    /// it: a handshake's packets are as long as its own, but those of its acknowledgements are not, and on a slow way back take long.
+    /// it: that of a handshake is too long where the way back is slow, for there its acknowledgements are padded to whole packets.
     pub(super) fn came_at_least(&self, base: Span) -> Option<f64> {
         let fell = self.base.as_secs_f64() - base.as_secs_f64();
         if fell > BASE_NOISE.max(BASE_FALL * base.as_secs_f64()) {

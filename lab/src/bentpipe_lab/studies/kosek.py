@@ -79,7 +79,7 @@ CAUSES: Sequence[Cause] = (
     ),
     Cause(
         ("page_load_s",), {"workload.protocol": "HTTP/1.1"},
-        "TLS, which theirs has not: without its round trip, 0.61 s, 10 % are left", more=True,
+        "TLS, which theirs has not: a round trip more, 0.61 s; the rest is not explained", more=True,
     ),
     Cause(
         ("response_start_s", "first_contentful_paint_s", "page_load_s"), QUIC_PEP_PAGE,
