@@ -48,7 +48,7 @@ impl Satellite {
         self.recovery_from = Some(event.now);
         self.raise_probe.on_queue();
         if self.has_window() {
-            let in_flight = self.delivery.in_flight() as f64;
+            let in_flight = self.was_in_flight();
             self.marked
                 .on_mark(event.now, in_flight, constants::marked_window::SHARE);
         }
@@ -57,6 +57,16 @@ impl Satellite {
             self.hold(event.now);
         }
         self.marked_target = (MARK_TARGET * self.marked_target).max(LEAST_MARKED_TARGET);
+    }
+
+    /// Bytes in flight before what is being read: a host that stood still reads many acknowledgements in one go, and what these leave
+    /// is less than was there.
+    fn was_in_flight(&self) -> f64 {
+        let read = match self.hosts_stall() {
+            true => self.frame.0,
+            false => 0,
+        };
+        (self.delivery.in_flight() + read) as f64
     }
 
     /// Packets were lost: if a queue that others share has dropped them, they count as a mark does.
@@ -72,7 +82,7 @@ impl Satellite {
         let holds_more = (self.marked.bytes()).is_some_and(|window| window > self.own_window());
         if holds_more && (self.recovery_from).is_none_or(|from| event.sent > from) {
             self.recovery_from = Some(event.now);
-            let in_flight = self.delivery.in_flight() as f64;
+            let in_flight = self.was_in_flight();
             self.marked
                 .on_mark(event.now, in_flight, constants::competitive_mode::BETA);
             return;
@@ -82,7 +92,7 @@ impl Satellite {
         let few = self.losses.are_few() && !self.losses.is_trying();
         let others = self.marked.bytes().is_some() || self.rate < REDUCED_RATE * self.capacity;
         if queues && few && others && self.has_window() {
-            let in_flight = self.delivery.in_flight() as f64;
+            let in_flight = self.was_in_flight();
             self.marked
                 .on_mark(event.now, in_flight, constants::competitive_mode::BETA);
             self.raise_probe.on_queue();

@@ -143,9 +143,15 @@ impl Satellite {
 
     /// There is a queue: what it delivers is what the path carries.
     pub(super) fn leave_slow_start(&mut self, now: Time) {
-        self.rounds = TRAIN_DOUBT_ROUNDS;
         let base = self.queue.base().unwrap_or(self.initial_rtt);
         let half = Span::from_nanos(base.as_nanos() / 2);
+        let acked = self.round.acked.max(self.round.acked_before) as f64;
+        // A stall has broken the train up, and the first window is lost but for a few packets, which show no rate.
+        if self.phase == Phase::Start && self.loses_much() && self.delivery.rate(half).is_none() {
+            self.start_slow_start_behind(now, self.twice_arrived(acked));
+            return;
+        }
+        self.rounds = TRAIN_DOUBT_ROUNDS;
         // Before that less was sent than the path carries.
         let over = match self.phase {
             Phase::SlowStart {
@@ -156,7 +162,6 @@ impl Satellite {
             _ => half,
         };
         // When nothing could be measured yet: what this round has brought.
-        let acked = self.round.acked.max(self.round.acked_before) as f64;
         let round = acked.max(2.0 * self.packet) / self.rtt().as_secs_f64();
         // Without losses all of the window was through (RFC 5681, section 3.1).
         let window = self.start_window / base.as_secs_f64();
