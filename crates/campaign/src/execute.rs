@@ -29,7 +29,7 @@ const SUMMARY_EVERY: Duration = Duration::from_secs(5);
 /// An error tells of the runs that failed, if only some did.
 pub fn execute(points: &[(Axes, Study)], out: &Path) -> anyhow::Result<Vec<Line>> {
     let jobs: Vec<_> = (points.iter().enumerate())
-        .flat_map(|(index, (_, study))| (1..=study.seeds()).map(move |seed| (index, seed)))
+        .flat_map(|(index, (_, study))| study.seeds().map(move |seed| (index, seed)))
         .collect();
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let base = Instant::now();
@@ -142,7 +142,7 @@ fn collect(
                 failed.push(format!("seed {seed} of {axes:?}: {why}"));
             }
             figures[index].push(run.figures.ok());
-            if seed == study.seeds() {
+            if seed + 1 == study.seeds().end {
                 lines.extend(study.summarise(axes, &std::mem::take(&mut figures[index])));
             }
             written += 1;

@@ -48,7 +48,7 @@ pub fn points(text: &str, beside: &Path) -> Result<Vec<(Axes, Study)>, Problem> 
     let mut runs = 0;
     for point in sweep::points(&text, study::schema)? {
         let study = Study::read(&text, &point, beside)?;
-        runs += study.seeds();
+        runs += study.runs();
         points.push((point.axes, study));
     }
     if runs > MOST_RUNS {

@@ -27,9 +27,12 @@ pub struct PlanFile {
     /// Where the study is from.
     #[serde(default)]
     pub source: String,
-    /// Runs per point, with seeds 1, 2, ...
+    /// Runs per point, each with a seed of its own.
     #[serde(default = "one")]
     pub seeds: u64,
+    /// The seed of the first; those of the others follow it.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub first_seed: u64,
     /// Each run ends here at the latest.
     pub until: Span,
     /// How often flows are looked at.
@@ -156,6 +159,8 @@ fn packet() -> u16 {
     1472
 }
 
+/// So that no seed is beyond what records and tables hold exactly.
+pub(crate) const MOST_FIRST_SEED: u64 = 1_000_000_000;
 /// Requests of one flow; each has its record.
 const MOST_REQUESTS: u64 = 100_000;
 /// More than any plan carries: 10^15 bytes.
@@ -173,6 +178,10 @@ impl PlanFile {
         }
         if !(1..=10_000).contains(&file.seeds) {
             return wrong("seeds", format!("{} runs: give 1 to 10000", file.seeds));
+        }
+        if !(1..=MOST_FIRST_SEED).contains(&file.first_seed) {
+            let why = format!("{}: give 1 to {MOST_FIRST_SEED}", file.first_seed);
+            return wrong("first_seed", why);
         }
         if !(1..=1_000).contains(&file.flows) {
             return wrong("flows", format!("{} flows: give 1 to 1000", file.flows));
@@ -423,6 +432,11 @@ bytes = "2 MB"
                 "\"geo\"",
                 "\"g e o\"",
                 "line 4: link.name: \"g e o\": a name has letters",
+            ),
+            (
+                "until",
+                "first_seed = 0\nuntil",
+                "line 2: first_seed: 0: give 1 to 1000000000",
             ),
             ("10 s", "0 s", "line 2: until: until = 0 ns: a run ends"),
             (

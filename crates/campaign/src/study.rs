@@ -1,5 +1,6 @@
 //! A study: one point of a plan, with QUIC connections alone or terminals and a gateway.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Instant;
@@ -49,12 +50,21 @@ impl Study {
         }
     }
 
-    /// How many runs it has, with the seeds 1, 2, ...
-    pub fn seeds(&self) -> u64 {
+    /// How many runs it has.
+    pub fn runs(&self) -> u64 {
         match self {
             Self::Quic(file) => file.seeds,
             Self::Tunnel(file) => file.seeds,
         }
+    }
+
+    /// Their seeds.
+    pub fn seeds(&self) -> Range<u64> {
+        let first = match self {
+            Self::Quic(file) => file.first_seed,
+            Self::Tunnel(file) => file.first_seed,
+        };
+        first..first + self.runs()
     }
 
     /// The run with one seed.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::change::{ChangeFile, moves};
 use crate::host::{HostFile, HostSpec};
-use crate::plan::{problem, resolve};
+use crate::plan::{MOST_FIRST_SEED, problem, resolve};
 use crate::problem::Problem;
 use crate::sweep::Point;
 use crate::table::{Figures, Kind};
@@ -30,9 +30,12 @@ pub struct TunnelFile {
     pub source: String,
     /// What makes it such a plan.
     through: Through,
-    /// Runs per point, with seeds 1, 2, ...
+    /// Runs per point, each with a seed of its own.
     #[serde(default = "one")]
     pub seeds: u64,
+    /// The seed of the first; those of the others follow it.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub first_seed: u64,
     /// Each run ends here at the latest.
     pub until: Span,
     /// How often sessions are looked at.
@@ -151,6 +154,10 @@ fn one() -> u64 {
     1
 }
 
+fn is_one(number: &u64) -> bool {
+    *number == 1
+}
+
 fn second() -> Span {
     Span::from_millis(1000)
 }
@@ -176,6 +183,10 @@ impl TunnelFile {
         let wrong = |field: &str, why: String| Err((field.to_owned(), why));
         if !(1..=10_000).contains(&self.seeds) {
             return wrong("seeds", format!("{} runs: give 1 to 10000", self.seeds));
+        }
+        if !(1..=MOST_FIRST_SEED).contains(&self.first_seed) {
+            let why = format!("{}: give 1 to {MOST_FIRST_SEED}", self.first_seed);
+            return wrong("first_seed", why);
         }
         if !(1..=1_000).contains(&self.terminals) {
             let why = format!("{} terminals: give 1 to 1000", self.terminals);

@@ -29,6 +29,8 @@ LOOK_S = 1.0
 """How often it is looked whether the simulator has written something."""
 SOME_BROKE = 1
 """The simulator's exit code when it has done all runs, but for some that broke it; of other errors, too."""
+MOST_ENDLESS = 3
+"""Runs of one point that are waited for in vain; each takes the patience of a whole unit."""
 
 
 class _SilentError(ProgramError):
@@ -50,7 +52,7 @@ def check(unit: Unit) -> None:
     """Have the simulator read the unit's points, for next to no simulated time; raise with what it says."""
     cases = {point: {**essence["simulation"], "until": "1 ms"} for point, essence in unit.points.items()}
     with tempfile.TemporaryDirectory(prefix="bentpipe-") as directory:
-        _, problem = _run(_plan(cases, 1), Path(directory), threading.Event(), LEAST_PATIENCE_S)
+        _, problem = _run(_plan(cases, 1, 1), Path(directory), threading.Event(), LEAST_PATIENCE_S)
         if problem is not None:
             raise problem
 
@@ -72,22 +74,22 @@ def _apart(unit: Unit, store: Store, stop: threading.Event) -> None:
 
 
 def _one_by_one(unit: Unit, runs: list[Run], store: Store, stop: threading.Event) -> None:
-    """The runs of one point by their seeds, each with those before it; what comes after one without end is not done."""
-    endless: Run | None = None
+    """The runs of one point, each by itself."""
+    endless: list[int] = []
     for run in sorted(runs, key=lambda run: run.repetition):
         if stop.is_set():
             return
         watch = Watch()
-        if endless is not None:
-            detail = (
-                f"not simulated: the simulator takes seeds in their order, and did not end seed {endless.repetition}"
-            )
+        if len(endless) >= MOST_ENDLESS:
+            seeds = ", ".join(map(str, endless))
+            detail = f"not simulated: the simulator did not end seeds {seeds} of this point, and more were not tried"
         else:
             try:
                 _simulate(unit, [run], store, stop)
                 continue
             except _SilentError as error:
-                endless, detail = run, str(error)
+                endless.append(run.repetition)
+                detail = str(error)
         _keep(
             unit, run, simulation.SimulatedRun(run.point, run.repetition, detail), store, provenance.of_run(watch, [])
         )
@@ -96,7 +98,8 @@ def _one_by_one(unit: Unit, runs: list[Run], store: Store, stop: threading.Event
 def _simulate(unit: Unit, open_runs: list[Run], store: Store, stop: threading.Event) -> None:
     wanted = {(run.point, run.repetition): run for run in open_runs}
     cases = {point: unit.points[point]["simulation"] for point in dict.fromkeys(run.point for run in open_runs)}
-    plan = _plan(cases, max(run.repetition for run in open_runs))
+    seeds = [run.repetition for run in open_runs]
+    plan = _plan(cases, min(seeds), max(seeds))
     with scratch.directory() as directory:
         watch = Watch()
         command, problem = _run(plan, directory, stop, unit.patience_s)
@@ -126,11 +129,10 @@ def _there(records: Path) -> set[tuple[str, int]]:
     return {(each.case, each.seed) for each in simulation.runs(records)} if records.exists() else set()
 
 
-def _plan(cases: Mapping[str, Mapping[str, Any]], seeds: int) -> str:
-    """Every point is a case that has everything of its own."""
-    return tomli_w.dumps(
-        {"name": "campaign", "seeds": seeds, "case": [{"name": point, **plan} for point, plan in cases.items()]}
-    )
+def _plan(cases: Mapping[str, Mapping[str, Any]], first: int, last: int) -> str:
+    """Every point is a case that has everything of its own, and all of these seeds."""
+    cases_of_it = [{"name": point, **plan} for point, plan in cases.items()]
+    return tomli_w.dumps({"name": "campaign", "first_seed": first, "seeds": last - first + 1, "case": cases_of_it})
 
 
 def _run(plan: str, directory: Path, stop: threading.Event, patience_s: float) -> tuple[list[str], ProgramError | None]:
