@@ -46,7 +46,7 @@ impl Satellite {
             return;
         }
         self.recovery_from = Some(event.now);
-        self.raise_probe.on_queue();
+        self.raise_probe.on_mark(event.now, event.sent);
         if self.has_window() {
             let in_flight = self.was_in_flight();
             self.marked
@@ -76,7 +76,7 @@ impl Satellite {
             return;
         }
         if self.loses_few() {
-            self.raise_probe.on_loss();
+            self.raise_probe.on_loss(event.now, event.sent);
         }
         // A window that holds more than the rate asks for is lowered by every loss, as CUBIC's is.
         let holds_more = (self.marked.bytes()).is_some_and(|window| window > self.own_window());
@@ -95,7 +95,7 @@ impl Satellite {
             let in_flight = self.was_in_flight();
             self.marked
                 .on_mark(event.now, in_flight, constants::competitive_mode::BETA);
-            self.raise_probe.on_queue();
+            self.raise_probe.on_mark(event.now, event.sent);
         }
     }
 

@@ -67,6 +67,9 @@ pub(super) const BASE_NOISE: f64 = 0.001;
 /// Rounds in which the rate that a train has shown is given up when acknowledgements turn out
 /// to come in slots, or through jitter.
 pub(super) const TRAIN_DOUBT_ROUNDS: u32 = 12;
+/// So many mean steps between eighths of a round trip, in which jitter mostly cancels out, are longer than a train that jitter has not
+/// spread: 16 left worst seeds at two thirds of the link, 64 brought no more (decision 0005, *Trains through jitter*).
+pub(super) const TRAIN_JITTER: f64 = 32.0;
 /// For so long a receiver may wait with an acknowledgement (max_ack_delay, RFC 9000, section 18.2).
 pub(super) const MAX_ACK_DELAY: Span = Span::from_millis(25);
 /// Growth of the window in a round of slow start, share of itself. Doubling would fill a queue
@@ -317,6 +320,10 @@ pub(super) mod raise_probe {
     /// Jitter moves the mean of an eighth of a round trip by at least so many times what it moves a whole one's: 0.4 to 1.3 seen, and 0.13 to
     /// 0.3 where flows alike share a GEO queue.
     pub(in crate::satellite) const EIGHTH_SHARE: f64 = 0.5;
+    /// Fewer steps of whole ones show nothing.
+    pub(in crate::satellite) const LEAST_STEPS: u32 = 3;
+    /// Less of it, seconds, is timestamps'.
+    pub(in crate::satellite) const JITTER: f64 = 0.0001;
     /// Rounds held back that make a probe due: at first, and after many that have shown a queue.
     pub(in crate::satellite) const LEAST_WAIT: u32 = 6;
     pub(in crate::satellite) const MOST_WAIT: u32 = 96;

@@ -40,6 +40,7 @@ impl Satellite {
         if let Phase::Trial { capacity, .. } = self.phase {
             self.capacity = capacity;
             self.capacity_at = now;
+            self.raise_probe.restart();
         }
         self.phase = Phase::Cruise;
         self.rate = rate.max(self.packet);

@@ -357,7 +357,7 @@ impl Satellite {
             return;
         }
         self.rounds += 1;
-        if self.rounds <= TRAIN_DOUBT_ROUNDS && self.queue.is_noisy() {
+        if self.is_train_in_doubt() {
             self.start_slow_start(now, self.twice_arrived(acked as f64));
             return;
         }

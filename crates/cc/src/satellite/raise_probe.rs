@@ -44,6 +44,8 @@ pub(super) struct RaiseProbe {
     /// Whether the probe before has shown no queue either.
     agreed: bool,
     floor: f64,
+    /// Congestion of packets sent until then has been answered.
+    answered: Time,
 }
 
 /// Round trips, seconds.
@@ -92,6 +94,7 @@ impl RaiseProbe {
             running: None,
             agreed: false,
             floor: 0.0,
+            answered: Time::ZERO,
         }
     }
 
@@ -106,6 +109,25 @@ impl RaiseProbe {
     /// Seconds above the base round trip that are no queue.
     pub(super) fn floor(&self) -> f64 {
         self.floor
+    }
+
+    /// The path is known from now on: what was measured had the train's own queue in it.
+    pub(super) fn restart(&mut self) {
+        *self = Self {
+            floor: self.floor,
+            answered: self.answered,
+            ..Self::new()
+        };
+    }
+
+    /// Mean step between the means of eighths of a round trip, seconds; 0 if those of whole ones are so much longer that it is a queue that
+    /// wanders, or if too few are known.
+    pub(super) fn jitter(&self) -> f64 {
+        let (eighth, round) = (self.eighth_steps.mean, &self.round_steps);
+        match round.count >= LEAST_STEPS && eighth >= EIGHTH_SHARE * round.mean {
+            true => eighth,
+            false => 0.0,
+        }
     }
 
     /// A round trip, and how much of it seems to stand, whatever the floor, seconds.
@@ -151,10 +173,18 @@ impl RaiseProbe {
         false
     }
 
-    /// Packets were lost, on a path that loses few.
-    pub(super) fn on_loss(&mut self) {
-        if self.floor > 0.0 {
+    /// A queue has marked packets sent until `sent`. Once for all that was on its way `now`.
+    pub(super) fn on_mark(&mut self, now: Time, sent: Time) {
+        if sent > self.answered {
+            self.answered = now;
             self.on_queue();
+        }
+    }
+
+    /// Packets were lost, on a path that loses few.
+    pub(super) fn on_loss(&mut self, now: Time, sent: Time) {
+        if self.floor > 0.0 {
+            self.on_mark(now, sent);
         }
     }
 
@@ -172,9 +202,8 @@ impl RaiseProbe {
         // The error of a mean falls with the root of their number.
         let rounds = LEAST_ROUNDS * (wanted / more).powi(2).max(1.0);
         let rounds = u32::try_from(whole(rounds.ceil())).unwrap_or(u32::MAX);
-        let is_jitter = self.eighth_steps.mean >= EIGHTH_SHARE * step;
         let known = self.round_steps.count >= STEPS && self.rounds.len() >= rounds as usize;
-        if self.held_back < self.due_after || !known || wanted < LEAST || !is_jitter {
+        if self.held_back < self.due_after || !known || self.jitter() < JITTER {
             return;
         }
         let mut before = Samples::default();
@@ -323,10 +352,15 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_where_few_are_lost_halves_what_is_taken_for_jitter() {
+    fn losses_of_one_round_trip_halve_what_is_taken_for_jitter_once() {
         let mut probe = RaiseProbe::new();
         probe.floor = 0.008;
-        probe.on_loss();
+        let at = |milliseconds| Time::ZERO + Span::from_millis(milliseconds);
+        probe.on_loss(at(100), at(50));
         assert_eq!(probe.floor(), 0.004);
+        probe.on_loss(at(120), at(90));
+        assert_eq!(probe.floor(), 0.004, "of the same round trip");
+        probe.on_loss(at(160), at(110));
+        assert_eq!(probe.floor(), 0.002);
     }
 }

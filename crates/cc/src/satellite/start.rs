@@ -62,7 +62,11 @@ impl Satellite {
     pub(super) fn on_train(&mut self, now: Time, shown: Shown) {
         if shown.doubtful {
             self.rate = shown.rate;
-            self.start_slow_start(now, self.initial_window);
+            // What a short queue has dropped of it is told later.
+            match self.is_full() {
+                true => self.start_slow_start(now, self.initial_window),
+                false => self.start_slow_start_behind(now, self.initial_window),
+            }
             return;
         }
         let share = match self.train.is_sure() && self.phase != Phase::Cruise {
@@ -80,6 +84,13 @@ impl Satellite {
     /// Seconds for which a trial must have been coming back before it is judged.
     pub(super) fn trial_time(&self) -> f64 {
         (TRIAL_TIME * self.base()).max(TRIAL_PACKETS * self.packet / self.rate.max(self.packet))
+    }
+
+    /// Whether the train that has shown the rate was too short for the path's jitter, or came in a return link's slots.
+    pub(super) fn is_train_in_doubt(&self) -> bool {
+        let train = f64::from(constants::train::PACKETS) * self.packet / self.rate;
+        let spread = !self.hosts_stall() && TRAIN_JITTER * self.raise_probe.jitter() > train;
+        self.rounds <= TRAIN_DOUBT_ROUNDS && (spread || self.queue.is_noisy())
     }
 
     /// Bytes per second that the path has carried.
