@@ -67,9 +67,9 @@ pub(super) const BASE_NOISE: f64 = 0.001;
 /// Rounds in which the rate that a train has shown is given up when acknowledgements turn out
 /// to come in slots, or through jitter.
 pub(super) const TRAIN_DOUBT_ROUNDS: u32 = 12;
-/// So many mean steps between eighths of a round trip, in which jitter mostly cancels out, are longer than a train that jitter has not
-/// spread: 16 left worst seeds at two thirds of the link, 64 brought no more (decision 0005, *Trains through jitter*).
-pub(super) const TRAIN_JITTER: f64 = 32.0;
+/// Jitter of more than this share of the time that a train took may have spread it: packets that do not overtake show the lesser part of theirs.
+/// 0.7 left worst seeds at a seventh of the link (decision 0005, *Trains through jitter*).
+pub(super) const TRAIN_JITTER: f64 = 0.28;
 /// For so long a receiver may wait with an acknowledgement (max_ack_delay, RFC 9000, section 18.2).
 pub(super) const MAX_ACK_DELAY: Span = Span::from_millis(25);
 /// Growth of the window in a round of slow start, share of itself. Doubling would fill a queue
@@ -310,7 +310,7 @@ pub(super) mod raise_probe {
     pub(in crate::satellite) const NOISE: f64 = 4.0;
     /// Least of it, seconds, most, and most as a share of the base round trip: what a full path must bear.
     pub(in crate::satellite) const LEAST: f64 = 0.002;
-    pub(in crate::satellite) const MOST: f64 = 0.02;
+    pub(in crate::satellite) const MOST: f64 = 0.016;
     pub(in crate::satellite) const MOST_SHARE: f64 = 0.5;
     /// Share of it by which a full path's mean round trip follows: before it shows, the rate has given way by a third.
     pub(in crate::satellite) const RESPONSE: f64 = 0.4;
@@ -322,6 +322,11 @@ pub(super) mod raise_probe {
     pub(in crate::satellite) const EIGHTH_SHARE: f64 = 0.5;
     /// Fewer steps of whole ones show nothing.
     pub(in crate::satellite) const LEAST_STEPS: u32 = 3;
+    /// The most by which two values differ that are drawn evenly, in mean differences between the means of some of them, times the root of
+    /// their number: the root of three times pi.
+    pub(in crate::satellite) const UNIFORM: f64 = 3.07;
+    /// So many of an eighth of a round trip differ each for itself at most: jitter lasts, and a short queue changes slowly.
+    pub(in crate::satellite) const APART: u32 = 9;
     /// Less of it, seconds, is timestamps'.
     pub(in crate::satellite) const JITTER: f64 = 0.0001;
     /// Rounds held back that make a probe due: at first, and after many that have shown a queue.

@@ -61,10 +61,12 @@ struct Samples {
 #[derive(Debug, Clone, Copy)]
 struct Steps {
     mean: f64,
+    /// The same, times the root of how many values there are in a mean.
+    of_one: f64,
     count: u32,
     /// Steps that are averaged.
     over: u32,
-    last: Option<f64>,
+    last: Option<Samples>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -126,6 +128,15 @@ impl RaiseProbe {
         let (eighth, round) = (self.eighth_steps.mean, &self.round_steps);
         match round.count >= LEAST_STEPS && eighth >= EIGHTH_SHARE * round.mean {
             true => eighth,
+            false => 0.0,
+        }
+    }
+
+    /// By how much one round trip differs from another where that is jitter of each for itself, seconds: the means of eighths differ by
+    /// the less, the more round trips there are in one. 0 as for [`jitter`](Self::jitter).
+    pub(super) fn spread(&self) -> f64 {
+        match self.jitter() > 0.0 {
+            true => UNIFORM * self.eighth_steps.of_one,
             false => 0.0,
         }
     }
@@ -256,6 +267,7 @@ impl Steps {
     fn over(over: u32) -> Self {
         Self {
             mean: 0.0,
+            of_one: 0.0,
             count: 0,
             over,
             last: None,
@@ -266,10 +278,12 @@ impl Steps {
         if samples.count == 0 {
             return;
         }
-        let mean = samples.mean();
-        if let Some(last) = self.last.replace(mean) {
+        if let Some(last) = self.last.replace(samples) {
+            let step = (samples.mean() - last.mean()).abs();
+            let of_one = step * f64::from(samples.count.min(last.count).min(APART)).sqrt();
             self.count = (self.count + 1).min(self.over);
-            self.mean += ((mean - last).abs() - self.mean) / f64::from(self.count);
+            self.mean += (step - self.mean) / f64::from(self.count);
+            self.of_one += (of_one - self.of_one) / f64::from(self.count);
         }
     }
 }

@@ -89,7 +89,7 @@ impl Satellite {
     /// Whether the train that has shown the rate was too short for the path's jitter, or came in a return link's slots.
     pub(super) fn is_train_in_doubt(&self) -> bool {
         let train = f64::from(constants::train::PACKETS) * self.packet / self.rate;
-        let spread = !self.hosts_stall() && TRAIN_JITTER * self.raise_probe.jitter() > train;
+        let spread = self.raise_probe.spread() > TRAIN_JITTER * train;
         self.rounds <= TRAIN_DOUBT_ROUNDS && (spread || self.queue.is_noisy())
     }
 

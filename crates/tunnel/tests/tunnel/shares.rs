@@ -106,12 +106,17 @@ async fn small_requests(world: &World, times: usize) -> Vec<Duration> {
 }
 
 async fn warm(clock: &Clock) -> World {
-    warm_on(clock, HostSpec::IDEAL).await
+    warm_on(clock, HostSpec::IDEAL, 0).await
 }
 
-/// The same on two machines of a kind.
-async fn warm_on(clock: &Clock, host: HostSpec) -> World {
-    let world = Setup { host, ..geo() }.start(clock);
+/// The same on two machines of a kind, whose stalls are drawn by `seed`.
+async fn warm_on(clock: &Clock, host: HostSpec, seed: u64) -> World {
+    let setup = Setup {
+        host,
+        seed,
+        ..geo()
+    };
+    let world = setup.start(clock);
     serve(world.internet.serve(ORIGIN));
     world.warm().await;
     // The controller learns the link.
@@ -165,20 +170,33 @@ fn slow(world: &World, host: u8, reads: bool) {
 
 /// What a neighbour may cost a small request.
 const GOAL: Duration = Duration::from_millis(50);
+/// Pairs of machines that stall: the p95 of one pair's sixty requests differs by 20 ms from that of another's.
+const PAIRS: u64 = 6;
 
 /// The 20-kB request of one host, alone and `beside` what another host does: its p95 is later by
-/// `most` at most.
-fn small_request_beside(host: HostSpec, what: &str, most: Duration, beside: impl FnOnce(&World)) {
-    in_virtual_time(async |clock| {
-        let world = warm_on(&clock, host).await;
-        let idle = p95(&small_requests(&world, 20).await);
-        beside(&world);
-        tokio::time::sleep(Duration::from_secs(30)).await;
-        let loaded = small_requests(&world, 60).await;
-        let (median, p95) = (loaded[loaded.len() / 2], p95(&loaded));
-        println!("20 kB: idle p95 {idle:?}; beside {what} median {median:?}, p95 {p95:?}");
-        assert!(p95 <= idle + most, "{p95:?} beside {what}, idle {idle:?}");
-    });
+/// `most` at most, of all requests of `seeds` pairs of machines.
+fn small_request_beside(
+    host: HostSpec,
+    seeds: u64,
+    what: &str,
+    most: Duration,
+    beside: impl Fn(&World),
+) {
+    let (mut idle, mut loaded) = (Vec::new(), Vec::new());
+    for seed in 0..seeds {
+        in_virtual_time(async |clock| {
+            let world = warm_on(&clock, host, seed).await;
+            idle.extend(small_requests(&world, 20).await);
+            beside(&world);
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            loaded.extend(small_requests(&world, 60).await);
+        });
+    }
+    idle.sort();
+    loaded.sort();
+    let (median, idle, p95) = (loaded[loaded.len() / 2], p95(&idle), p95(&loaded));
+    println!("20 kB: idle p95 {idle:?}; beside {what} median {median:?}, p95 {p95:?}");
+    assert!(p95 <= idle + most, "{p95:?} beside {what}, idle {idle:?}");
 }
 
 fn thirty_downloads(world: &World) {
@@ -195,24 +213,30 @@ fn a_thousand_slow_readers(world: &World) {
 
 #[test]
 fn a_small_request_is_as_fast_beside_thirty_downloads_as_alone() {
-    small_request_beside(HostSpec::IDEAL, "30 downloads", GOAL, thirty_downloads);
+    small_request_beside(HostSpec::IDEAL, 1, "30 downloads", GOAL, thirty_downloads);
 }
 
 #[test]
 fn a_small_request_is_as_fast_beside_thirty_downloads_on_loaded_machines() {
-    small_request_beside(HostSpec::LOADED, "30 downloads", GOAL, thirty_downloads);
+    small_request_beside(
+        HostSpec::LOADED,
+        PAIRS,
+        "30 downloads",
+        GOAL,
+        thirty_downloads,
+    );
 }
 
 #[test]
 fn a_small_request_is_as_fast_beside_a_thousand_slow_readers_as_alone() {
     let (host, what) = (HostSpec::IDEAL, "1000 slow readers");
-    small_request_beside(host, what, GOAL, a_thousand_slow_readers);
+    small_request_beside(host, 1, what, GOAL, a_thousand_slow_readers);
 }
 
 #[test]
 fn a_small_request_is_as_fast_beside_a_thousand_slow_readers_on_loaded_machines() {
     let (host, what) = (HostSpec::LOADED, "1000 slow readers");
-    small_request_beside(host, what, GOAL, a_thousand_slow_readers);
+    small_request_beside(host, PAIRS, what, GOAL, a_thousand_slow_readers);
 }
 
 /// Opens 200 connections a second for a minute. They end as connections do: at once, before the origin has answered, or by
@@ -316,7 +340,7 @@ fn readers_that_are_slow_or_stalled_leave_a_download_its_rate() {
 /// of the link.
 fn share_of_one_beside_sixteen(host: HostSpec, least: f64) {
     in_virtual_time(async |clock| {
-        let world = warm_on(&clock, host).await;
+        let world = warm_on(&clock, host, 0).await;
         let all: Vec<_> = (0..16).map(|_| bulk(&world, 2)).collect();
         let read = || all.iter().map(|read| read.load(Relaxed)).sum::<u64>();
         tokio::time::sleep(Duration::from_secs(20)).await;

@@ -143,6 +143,8 @@ pub struct Setup {
     pub ip: Option<IpNetwork>,
     /// The machines of both.
     pub host: HostSpec,
+    /// What they draw their stalls by.
+    pub seed: u64,
     /// Datagrams that they hand over at once. The QUIC library (1.3.0) panics where a batch begins with a short one
     /// (`bentpipe_quic::batches`, which these sockets do not have).
     pub segments: NonZeroUsize,
@@ -195,6 +197,7 @@ impl Default for Setup {
             gateway: GATEWAY,
             ip: None,
             host: HostSpec::IDEAL,
+            seed: 0,
             segments: SEGMENTS,
         }
     }
@@ -310,7 +313,8 @@ impl Setup {
     pub fn start(self, clock: &Clock) -> World {
         let (network, terminal_socket, gateway_socket) =
             sockets_with(clock, &self.scenario, self.segments);
-        let [at_gateway, at_terminal] = [0, 1].map(|number| clock.on(self.host, number));
+        let [at_gateway, at_terminal] =
+            [0, 1].map(|number| clock.on(self.host, 2 * self.seed + number));
         let gateway_socket = gateway_socket.on(&at_gateway);
         let gateway = endpoint(&at_gateway, gateway_socket, Some(self.server()));
         let (at_gateway, serving) = self.counted_gateway(gateway.clone());
