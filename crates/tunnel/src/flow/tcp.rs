@@ -18,6 +18,7 @@ use bytes::{Buf as _, BufMut, Bytes, BytesMut};
 use futures_util::FutureExt as _;
 use h3::error::StreamError;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::sync::Notify;
 
 use super::outcome::{Carried, FlowError};
 use super::stalled::{Evicted, Held, StalledFlows};
@@ -31,7 +32,7 @@ const READ: usize = 64 * 1024;
 /// Carries a flow between `socket` and the stream made of `up` and `down`.
 ///
 /// `opened` is awaited before anything is taken from `down`: the terminal reads the
-/// gateway's answer there, while bytes already go up. `stopped` resolves when the
+/// gateway's answer there, while bytes already go up, and waits for it when they cannot any more. `stopped` resolves when the
 /// other end reads no more of `up`, `lost` when the flow has to give way to another.
 ///
 /// Returns when both directions have ended. On an error both have been aborted.
@@ -66,15 +67,22 @@ pub async fn carry<U: Up, D: Down>(
             up.send(data).await?;
         }
     };
+    let answered = Notify::new();
     let upward = async {
-        tokio::select! {
+        let done = tokio::select! {
             biased;
             done = upward => done,
             () = stopped => Err(FlowError::Stopped),
+        };
+        // Who refuses reads no more, which may arrive before the reason.
+        if let Err(FlowError::Stopped | FlowError::Stream(_)) = done {
+            answered.notified().await;
         }
+        done
     };
     let downward = async {
         opened(&mut down).await?;
+        answered.notify_one();
         loop {
             let (mut data, ended) = receive_batch(&mut down).await;
             *went_down += data.len() as u64;

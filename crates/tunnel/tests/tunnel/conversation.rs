@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use crate::support::{
-    Internet, Origin, Setup, Stream, World, in_virtual_time, link, now, outage_from,
+    Internet, Origin, Setup, Stream, World, in_virtual_time, link, now, outage_from, scenario,
 };
 use bentpipe_tunnel::sockets::Socket as _;
 use bentpipe_units::{Bytes, Rate};
@@ -236,6 +236,28 @@ fn refused_and_unreachable_are_resets_never_ends() {
             application.write_all(b"anyone?").await.unwrap();
             expect_reset(&mut application).await;
         }
+    });
+}
+
+/// Who refuses reads no more, and says why: that and the reason are packets of their own, of which the link loses one or the other.
+#[test]
+fn what_went_wrong_is_told_whatever_of_it_arrives_first() {
+    in_virtual_time(async |clock| {
+        let setup = Setup {
+            scenario: scenario(
+                "rate = \"1 Gbit/s\"\ndelay = \"20 ms\"\nqueue = \"100 MB\"\nloss = \"20 %\"",
+            ),
+            ..Setup::default()
+        };
+        let world = setup.start(&clock);
+        world.internet.put(ORIGIN, Origin::Refuses);
+        for _ in 0..300 {
+            let mut application = world.connect(ORIGIN);
+            application.write_all(&[b'x'; 3000]).await.unwrap();
+            expect_reset(&mut application).await;
+        }
+        let failed = world.terminal.tally().snapshot().failed;
+        assert_eq!(failed.get("connection_refused"), Some(&300), "{failed:?}");
     });
 }
 
