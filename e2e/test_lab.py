@@ -45,6 +45,35 @@ def test_a_living_run_is_not_taken_for_a_leftover(path: Topology) -> None:
     assert host.namespaces_of(path.run)
 
 
+ASKED_INSIDE = """\
+import os, random, signal, sys, threading
+from bentpipe_lab.net import interrupt, netns
+
+def here(): return os.readlink("/proc/thread-self/ns/net")
+
+namespace, home = netns.Namespace(sys.argv[1]), here()
+for _ in range(300):
+    try:
+        with interrupt.as_exception():
+            threading.Timer(random.uniform(0, 0.002), os.kill, (os.getpid(), signal.SIGINT)).start()
+            while True:
+                with namespace.entered(): pass
+    except KeyboardInterrupt:
+        assert here() == home
+"""
+
+
+def test_who_is_asked_to_end_inside_a_namespace_is_outside_when_it_hears() -> None:
+    """Inside it would kill itself, with everything that runs there, and leave the path's other namespaces."""
+    with host.owned_run() as run:
+        namespace = netns.Namespace(f"{run}-inside")
+        try:
+            namespace.create()
+            subprocess.run([sys.executable, "-c", ASKED_INSIDE, namespace.name], check=True, timeout=PATIENCE_S)
+        finally:
+            namespace.delete()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     out = tmp_path / "demo"

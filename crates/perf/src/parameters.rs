@@ -17,6 +17,9 @@ use crate::protocol::IDLE;
 pub const STREAMS: u32 = 256;
 /// The least UDP payload that QUIC may be asked to fill (RFC 9000, section 14).
 const LEAST_PACKET: u16 = 1200;
+/// Who only receives, and whose NAT forgets it, is found again when it has said something: after as long as a terminal
+/// waits.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// What the draft allows for a threshold, and more than anybody can mean.
 const MOST_ACK_THRESHOLD: u32 = 10_000;
 
@@ -193,7 +196,7 @@ impl Parameters {
             .datagram_receive_buffer_size(Some(1 << 20))
             .datagram_send_buffer_size(1 << 20)
             .max_idle_timeout(Some(IDLE.try_into().expect("fits a varint")))
-            .keep_alive_interval(Some(Duration::from_secs(20)));
+            .keep_alive_interval(Some(KEEP_ALIVE));
         if self.discover_mtu {
             config
                 .initial_mtu(LEAST_PACKET)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bentpipe_lab.errors import LabError
+from bentpipe_lab.net import interrupt
 
 RUN_NETNS = Path("/run/netns")
 _CLONE_NEWNET = 0x40000000
@@ -101,18 +102,22 @@ class Namespace:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Put the calling thread inside, and back where the lab was started afterwards."""
+        """Put the calling thread inside, and back where the lab was started afterwards; for a moment only.
+
+        Who asks the run to end is heard outside: whoever stays inside is killed with what else runs there (`delete`).
+        """
         if threading.current_thread().daemon:
             raise LabError("a daemon thread must not enter a namespace: it may end while it is inside")
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            _setns(descriptor)
+        with interrupt.shielded():
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                yield
+                _setns(descriptor)
+                try:
+                    yield
+                finally:
+                    _setns(_home)
             finally:
-                _setns(_home)
-        finally:
-            os.close(descriptor)
+                os.close(descriptor)
 
 
 class OwnNetwork(Namespace):
