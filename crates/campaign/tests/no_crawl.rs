@@ -501,6 +501,39 @@ fn a_train_that_jitter_has_spread_is_doubted() {
     }
 }
 
+/// 50, 12.5, 35 and 17.5 Mbit/s in turn behind FQ-CoDel, 60 ms: at each fall the queue drops, which looks as if others were there. CUBIC's
+/// window, kept until it would have filled the path again, carried half of the rates' mean, 28.75 Mbit/s; CUBIC the same, and BBRv3 0.7.
+#[test]
+fn a_rate_that_comes_back_is_not_left_to_others_who_are_not_there() {
+    for seconds in [1, 2, 5] {
+        let points = [50.0, 12.5, 35.0, 17.5, 50.0].iter().enumerate();
+        let points = points
+            .map(|(at, rate)| format!(r#"["{} s", "{rate} Mbit/s"]"#, at * seconds))
+            .collect::<Vec<_>>()
+            .join(", ");
+        let text = format!(
+            "name = \"steps\"\n[forward]\nrate.trace = {{ points = [{points}], at_end = \"loop\" }}\ndelay = \"30 ms\"\n\
+             queue.fq-codel = {{ limit = \"1500 kB\", ecn = false }}\n\
+             [return]\nrate = \"50 Mbit/s\"\ndelay = \"30 ms\"\nqueue = \"375 kB\"\n"
+        );
+        let link = Drawn {
+            number: 0,
+            title: "steps".into(),
+            bits: 50_000_000,
+            scenario: Scenario::parse(&text).expect("a scenario of this test"),
+            host: HostSpec::IDEAL,
+            seconds: 40,
+        };
+        for seed in 1..=3 {
+            let (carried, _) = goodput_and_lost(&link, seed);
+            assert!(
+                carried >= 0.7 * 28.75,
+                "{carried:.1} of 28.75 Mbit/s, steps of {seconds} s, seed {seed}"
+            );
+        }
+    }
+}
+
 /// 129 Mbit/s and 36 ms with jitter of 9 ms, 187 Mbit/s and 52 ms with 7: the least of a round trip stands above the target in each, and the
 /// flows stayed at half of the link. What is sent in addition shows that no queue grows.
 #[test]

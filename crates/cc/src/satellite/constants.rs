@@ -101,6 +101,13 @@ pub(super) const TRAIN_MOST_SHARE: f64 = 0.5;
 pub(super) const LONG_PAUSE: Span = queue::BASE_WINDOW;
 /// A train that shows so many times the rate is tried.
 pub(super) const TRAIN_MORE: f64 = 1.25;
+/// Beside marks so much of what a train has shown is tried, for so many round trips, until a queue of such a share of one stands: then
+/// others use a tenth of the path, or more (decision 0005, *Alone behind a queue that drops*).
+pub(super) const MARKED_TRIAL_SHARE: f64 = 0.95;
+/// See [`MARKED_TRIAL_SHARE`].
+pub(super) const MARKED_TRIAL_TIME: f64 = 1.0;
+/// See [`MARKED_TRIAL_SHARE`].
+pub(super) const MARKED_TRIAL_QUEUE: f64 = 0.05;
 /// Packets of window for a train on its way.
 pub(super) const TRAIN_ROOM: f64 = 20.0;
 

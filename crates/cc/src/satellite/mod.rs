@@ -79,6 +79,8 @@ enum Phase {
         since: Time,
         back: Option<Time>,
         capacity: f64,
+        /// The rate before, where marks leave less than is tried.
+        before: Option<f64>,
     },
     /// The train showed nothing that can be believed: the window grows until a queue stands, as
     /// in slow start (RFC 9002, section 7.3.1). The round trip is so long on average without one.
@@ -570,28 +572,15 @@ impl Controller for Satellite {
                     self.leave_slow_start(now);
                 }
             }
+            Phase::Trial { back: Some(_), .. } if self.others_show_in_trial() => {
+                self.end_trial_beside_marks(now);
+            }
             Phase::Trial {
                 back: Some(back),
                 capacity,
                 ..
             } if now.since(back).as_secs_f64() >= self.trial_time() => {
-                if self.queue_is_long() {
-                    // Safe retreat (RFC 9959, section 4.4).
-                    if std::mem::take(&mut self.resumed) {
-                        self.memory.forget();
-                    }
-                    let shown = self
-                        .delivery
-                        .rate(self.without_silence(now, now.since(back)));
-                    self.cruise_at(now, shown.unwrap_or(self.rate).min(self.rate));
-                } else {
-                    let resumed = std::mem::take(&mut self.resumed);
-                    let known = self
-                        .remembered()
-                        .filter(|_| resumed)
-                        .map_or(capacity, |path| path.rate.min(capacity));
-                    self.cruise_at(now, CRUISE_SHARE * known.max(TRIAL_SHARE * capacity));
-                }
+                self.judge_trial(now, now.since(back), capacity);
             }
             Phase::Trial { .. } => {}
             Phase::Cruise => {
@@ -649,6 +638,8 @@ impl Controller for Satellite {
             self.on_persistent_congestion(event.now);
         } else if starting {
             self.leave_slow_start(event.now);
+        } else if event.marked || self.loses_few() {
+            self.end_trial_beside_marks(event.now);
         }
         if self.phase == Phase::Cruise && !event.persistent {
             if event.marked {

@@ -5,7 +5,7 @@ use bentpipe_units::{Span, Time};
 use super::constants::brief_queue::HIGH as HIGH_SAMPLE;
 use super::constants::*;
 use super::train::{Shown, Train};
-use super::{Phase, Round, Satellite, constants};
+use super::{MarkedWindow, Phase, Round, Satellite, constants};
 use crate::Congestion;
 
 impl Satellite {
@@ -22,7 +22,7 @@ impl Satellite {
             && self.competitive.window() == 0.0;
         if !calm {
             self.rounds_without_queue = 0;
-            if queued {
+            if queued && self.marked.bytes().is_none() {
                 self.train_after = TRAIN_ROUNDS;
             }
             return;
@@ -51,7 +51,9 @@ impl Satellite {
         if self.train.lost_share() > HIGH_LOSS {
             self.careful_rounds = CAREFUL_ROUNDS;
         } else if let Some(shown) = shown.filter(|shown| shown.rate > TRAIN_MORE * self.rate) {
-            self.train_after = TRAIN_ROUNDS;
+            if self.marked.bytes().is_none() {
+                self.train_after = TRAIN_ROUNDS;
+            }
             self.on_train(now, shown);
             return;
         }
@@ -73,17 +75,79 @@ impl Satellite {
             true => SURE_TRIAL_SHARE,
             false => TRIAL_SHARE,
         };
+        let (share, before) = match self.marked.bytes() {
+            Some(_) => (MARKED_TRIAL_SHARE, Some(self.rate)),
+            None => (share, None),
+        };
         self.rate = self.confirmed().max(share * shown.rate);
         self.phase = Phase::Trial {
             since: now,
             back: None,
             capacity: shown.rate,
+            before,
         };
+    }
+
+    /// A trial has been coming back for long enough, `over`; the train had shown that the path carries `capacity`.
+    pub(super) fn judge_trial(&mut self, now: Time, over: Span, capacity: f64) {
+        // If there were marks, nobody else has shown.
+        self.marked = MarkedWindow::default();
+        if self.queue_is_long() {
+            // Safe retreat (RFC 9959, section 4.4).
+            if std::mem::take(&mut self.resumed) {
+                self.memory.forget();
+            }
+            let shown = self.delivery.rate(self.without_silence(now, over));
+            self.cruise_at(now, shown.unwrap_or(self.rate).min(self.rate));
+        } else {
+            let resumed = std::mem::take(&mut self.resumed);
+            let known = self
+                .remembered()
+                .filter(|_| resumed)
+                .map_or(capacity, |path| path.rate.min(capacity));
+            self.cruise_at(now, CRUISE_SHARE * known.max(TRIAL_SHARE * capacity));
+        }
+    }
+
+    /// Whether what is tried is more than marks leave.
+    pub(super) fn is_trial_beside_marks(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Trial {
+                before: Some(_),
+                ..
+            }
+        )
+    }
+
+    /// Whether others show while it comes back: what they use of the path is then too much.
+    pub(super) fn others_show_in_trial(&self) -> bool {
+        self.is_trial_beside_marks() && self.queue.standing() > MARKED_TRIAL_QUEUE * self.base()
+    }
+
+    /// Others use what was tried beside marks, if that was tried: it is as it was before.
+    pub(super) fn end_trial_beside_marks(&mut self, now: Time) {
+        if let Phase::Trial {
+            before: Some(before),
+            ..
+        } = self.phase
+        {
+            self.phase = Phase::Cruise;
+            self.rate = before;
+            self.probe_step = 0;
+            self.rounds_without_queue = 0;
+            self.train_after = (2 * self.train_after).min(MOST_TRAIN_ROUNDS);
+            self.hold(now);
+        }
     }
 
     /// Seconds for which a trial must have been coming back before it is judged.
     pub(super) fn trial_time(&self) -> f64 {
-        (TRIAL_TIME * self.base()).max(TRIAL_PACKETS * self.packet / self.rate.max(self.packet))
+        let share = match self.is_trial_beside_marks() {
+            true => MARKED_TRIAL_TIME,
+            false => TRIAL_TIME,
+        };
+        (share * self.base()).max(TRIAL_PACKETS * self.packet / self.rate.max(self.packet))
     }
 
     /// Whether the train that has shown the rate was too short for the path's jitter, or came in a return link's slots.

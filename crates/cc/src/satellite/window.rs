@@ -35,7 +35,8 @@ impl Satellite {
 
     /// What the marks leave of `own`: a window, or a rate of `per_byte` bytes a second for each byte of a window.
     pub(super) fn with_marks(&self, own: f64, per_byte: f64) -> f64 {
-        let Some(marked) = self.marked.bytes() else {
+        let asks = self.training && !self.train.is_out() || self.is_trial_beside_marks();
+        let Some(marked) = self.marked.bytes().filter(|_| !asks) else {
             return own;
         };
         let others = self.rate < REDUCED_RATE * self.capacity && !self.is_short_pipe();
