@@ -48,15 +48,24 @@ impl Satellite {
     /// A later train has come back.
     pub(super) fn on_later_train(&mut self, now: Time, shown: Option<Shown>) {
         self.training = false;
+        // Of a window in others' interest slow start is not the end.
+        let marked = self.marked.bytes().is_some();
+        let more =
+            |shown: &Shown| shown.rate > TRAIN_MORE * self.rate && !(marked && shown.doubtful);
         if self.train.lost_share() > HIGH_LOSS {
             self.careful_rounds = CAREFUL_ROUNDS;
-        } else if let Some(shown) = shown.filter(|shown| shown.rate > TRAIN_MORE * self.rate) {
-            if self.marked.bytes().is_none() {
+        } else if let Some(shown) = shown.filter(more) {
+            if !marked {
                 self.train_after = TRAIN_ROUNDS;
             }
             self.on_train(now, shown);
             return;
         }
+        self.wait_for_train();
+    }
+
+    /// A train has shown nothing more: the next waits for twice as long.
+    fn wait_for_train(&mut self) {
         self.train_after = (2 * self.train_after).min(MOST_TRAIN_ROUNDS);
     }
 
@@ -75,9 +84,10 @@ impl Satellite {
             true => SURE_TRIAL_SHARE,
             false => TRIAL_SHARE,
         };
-        let (share, before) = match self.marked.bytes() {
-            Some(_) => (MARKED_TRIAL_SHARE, Some(self.rate)),
-            None => (share, None),
+        let marked = self.marked.bytes().is_some() && self.confirmed() > 0.0;
+        let (share, before) = match marked {
+            true => (MARKED_TRIAL_SHARE, Some(self.rate)),
+            false => (share, None),
         };
         self.rate = self.confirmed().max(share * shown.rate);
         self.phase = Phase::Trial {
@@ -90,8 +100,10 @@ impl Satellite {
 
     /// A trial has been coming back for long enough, `over`; the train had shown that the path carries `capacity`.
     pub(super) fn judge_trial(&mut self, now: Time, over: Span, capacity: f64) {
-        // If there were marks, nobody else has shown.
-        self.marked = MarkedWindow::default();
+        if self.is_trial_beside_marks() {
+            // Nobody else has shown.
+            self.marked = MarkedWindow::default();
+        }
         if self.queue_is_long() {
             // Safe retreat (RFC 9959, section 4.4).
             if std::mem::take(&mut self.resumed) {
@@ -136,7 +148,7 @@ impl Satellite {
             self.rate = before;
             self.probe_step = 0;
             self.rounds_without_queue = 0;
-            self.train_after = (2 * self.train_after).min(MOST_TRAIN_ROUNDS);
+            self.wait_for_train();
             self.hold(now);
         }
     }
