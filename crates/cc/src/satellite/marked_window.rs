@@ -3,7 +3,7 @@
 //! A mark is never the radio's: it says that a queue is shared, or kept short. Whoever only answers it by
 //! a lower rate has that back with the next measurement, and whoever comes beside with a window is left with
 //! nothing. So from a mark on the window of RFC 9438 bounds what is in flight, with the decrease of RFC 8511,
-//! until that window would have been through. Where less is delivered than once was, somebody else is there:
+//! until that window would have been through, or a [trial](super::trial) has shown that nobody shares it. Where less is delivered than once was, somebody else is there:
 //! then the window is also what is sent.
 
 use bentpipe_units::Time;

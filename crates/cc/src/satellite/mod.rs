@@ -7,6 +7,7 @@
 //!   acknowledgements is the capacity of the bottleneck. One round trip after the
 //!   first byte the sender knows the link and need not double its window up to it.
 //! - [`start`]: what the train has shown is tried; where it shows nothing, slow start.
+//! - [`trial`]: whether the path carries what a train has shown, and, beside marks, whether anybody shares it.
 //! - [`queue`]: how much of the round-trip time is standing queue.
 //! - [`cruise`]: pace at the rate at which the path delivers, corrected so
 //!   that the own share of the standing queue becomes [`TARGET`](constants::TARGET) times the square
@@ -32,6 +33,7 @@
 mod constants;
 mod train;
 mod start;
+mod trial;
 mod target;
 mod stalls;
 mod queue;

@@ -5,7 +5,7 @@ use bentpipe_units::{Span, Time};
 use super::constants::brief_queue::HIGH as HIGH_SAMPLE;
 use super::constants::*;
 use super::train::{Shown, Train};
-use super::{MarkedWindow, Phase, Round, Satellite, constants};
+use super::{Phase, Round, Satellite, constants};
 use crate::Congestion;
 
 impl Satellite {
@@ -65,7 +65,7 @@ impl Satellite {
     }
 
     /// A train has shown nothing more: the next waits for twice as long.
-    fn wait_for_train(&mut self) {
+    pub(super) fn wait_for_train(&mut self) {
         self.train_after = (2 * self.train_after).min(MOST_TRAIN_ROUNDS);
     }
 
@@ -96,70 +96,6 @@ impl Satellite {
             capacity: shown.rate,
             before,
         };
-    }
-
-    /// A trial has been coming back for long enough, `over`; the train had shown that the path carries `capacity`.
-    pub(super) fn judge_trial(&mut self, now: Time, over: Span, capacity: f64) {
-        if self.is_trial_beside_marks() {
-            // Nobody else has shown.
-            self.marked = MarkedWindow::default();
-        }
-        if self.queue_is_long() {
-            // Safe retreat (RFC 9959, section 4.4).
-            if std::mem::take(&mut self.resumed) {
-                self.memory.forget();
-            }
-            let shown = self.delivery.rate(self.without_silence(now, over));
-            self.cruise_at(now, shown.unwrap_or(self.rate).min(self.rate));
-        } else {
-            let resumed = std::mem::take(&mut self.resumed);
-            let known = self
-                .remembered()
-                .filter(|_| resumed)
-                .map_or(capacity, |path| path.rate.min(capacity));
-            self.cruise_at(now, CRUISE_SHARE * known.max(TRIAL_SHARE * capacity));
-        }
-    }
-
-    /// Whether what is tried is more than marks leave.
-    pub(super) fn is_trial_beside_marks(&self) -> bool {
-        matches!(
-            self.phase,
-            Phase::Trial {
-                before: Some(_),
-                ..
-            }
-        )
-    }
-
-    /// Whether others show while it comes back: what they use of the path is then too much.
-    pub(super) fn others_show_in_trial(&self) -> bool {
-        self.is_trial_beside_marks() && self.queue.standing() > MARKED_TRIAL_QUEUE * self.base()
-    }
-
-    /// Others use what was tried beside marks, if that was tried: it is as it was before.
-    pub(super) fn end_trial_beside_marks(&mut self, now: Time) {
-        if let Phase::Trial {
-            before: Some(before),
-            ..
-        } = self.phase
-        {
-            self.phase = Phase::Cruise;
-            self.rate = before;
-            self.probe_step = 0;
-            self.rounds_without_queue = 0;
-            self.wait_for_train();
-            self.hold(now);
-        }
-    }
-
-    /// Seconds for which a trial must have been coming back before it is judged.
-    pub(super) fn trial_time(&self) -> f64 {
-        let share = match self.is_trial_beside_marks() {
-            true => MARKED_TRIAL_TIME,
-            false => TRIAL_TIME,
-        };
-        (share * self.base()).max(TRIAL_PACKETS * self.packet / self.rate.max(self.packet))
     }
 
     /// Whether the train that has shown the rate was too short for the path's jitter, or came in a return link's slots.
