@@ -341,6 +341,25 @@ pub(super) mod raise_probe {
     pub(in crate::satellite) const MOST_WAIT: u32 = 96;
 }
 
+/// A rate that steps; evidence in docs/decisions/0005-satellite-mended.md, *Rates that step*.
+pub(super) mod rate_steps {
+    /// Less than so many times what the rate fell to is no step.
+    pub(in crate::satellite) const STEP: f64 = 1.25;
+    /// Rounds of which the highest rate counts: 6 and 16 are alike but for the shares of four on GEO.
+    pub(in crate::satellite) const ROUNDS: usize = 10;
+    /// Rounds within which a fall is taken back by a step: 10 and 24 win less.
+    pub(in crate::satellite) const RETURN_ROUNDS: u32 = 16;
+    /// Rounds for which another is expected: with 64 four on GEO share less equally, and rates that step are carried alike.
+    pub(in crate::satellite) const EXPECTED_ROUNDS: u32 = 32;
+    /// Pipes of that rate that stay in flight behind the first return, and behind more: one alone may be others'.
+    pub(in crate::satellite) const FIRST_PIPES: f64 = 1.0;
+    pub(in crate::satellite) const PIPES: f64 = 1.25;
+    /// Share of the window that comes back in a round without a loss.
+    pub(in crate::satellite) const LOSS_FORGOTTEN: f64 = 0.02;
+    /// Rounds without a queue until a train.
+    pub(in crate::satellite) const TRAIN_ROUNDS: u32 = 2;
+}
+
 /// Links on demand; evidence in docs/decisions/0005-satellite-mended.md, *Links on demand*.
 pub(super) mod on_demand {
     /// A standing queue of this share of the base round trip, and a packet, keeps the path busy whatever waits for its slot.

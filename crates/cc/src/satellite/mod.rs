@@ -14,6 +14,7 @@
 //!   root of the pipe. A packet lost by the radio counts as carried; one that a long
 //!   queue has dropped does not.
 //! - [`rate_fall`]: what is believed where a longer queue stands than that.
+//! - [`rate_steps`]: where the rate comes back within some round trips, what stays in flight for it.
 //! - [`drain_probe`]: now and then the queue is let run dry, which shows the base round trip, and
 //!   whether what was taken for a queue is only a longer path.
 //! - [`raise_probe`]: where growth has stopped, a little more is sent for a moment, which shows whether what stands is a queue or jitter.
@@ -40,6 +41,7 @@ mod queue;
 mod brief_queue;
 mod cruise;
 mod rate_fall;
+mod rate_steps;
 mod drain_probe;
 mod raise_probe;
 mod on_demand;
@@ -68,6 +70,7 @@ use queue::Queue;
 use queue_losses::QueueLosses;
 use raise_probe::RaiseProbe;
 use rate_fall::RateFall;
+use rate_steps::RateSteps;
 use silence::Silence;
 use train::Train;
 
@@ -117,6 +120,7 @@ pub struct Satellite {
     capacity: f64,
     capacity_at: Time,
     rate_fall: Option<RateFall>,
+    rate_steps: RateSteps,
     /// Measurements of packets sent before then are of an earlier rate.
     hold_until: Time,
     /// Measurements until then have a stall of the own host in them.
@@ -217,6 +221,7 @@ impl Satellite {
             capacity: 0.0,
             capacity_at: Time::ZERO,
             rate_fall: None,
+            rate_steps: RateSteps::default(),
             hold_until: Time::ZERO,
             stalled_until: Time::ZERO,
             rounds: 0,
@@ -352,6 +357,7 @@ impl Satellite {
         {
             self.judge_losses(now, lost_packets, acked_packets + lost_packets, delivered);
         }
+        self.follow_steps(now, delivered, app_limited);
         if self.phase != Phase::Cruise {
             return;
         }
@@ -625,6 +631,7 @@ impl Controller for Satellite {
         if queue || event.marked {
             self.probe_step = 0;
             self.round.queued = true;
+            self.rate_steps.on_congestion(event);
         }
         self.competitive.on_congestion(event.now, event.sent);
         let starting = match self.phase {
@@ -677,7 +684,7 @@ impl Controller for Satellite {
         };
         let per_byte = WINDOW_PACE / self.rtt().as_secs_f64();
         let competitive = self.competitive.window() * per_byte;
-        let own = self.with_marks(own, per_byte);
+        let own = self.with_marks(own.max(self.kept_for_steps() * per_byte), per_byte);
         // Two packets per round trip, and a queue of their own making counts where they are more
         // than the path carries.
         let two = 2.0 * self.packet;

@@ -7,7 +7,8 @@
 //!
 //! The least of such quarters is too low where a host stood still in one of them. But all the while a queue stood, so the path
 //! was never idle: once the queue is gone, what it delivered on average is its rate. Not for a flow that has less than it had:
-//! it shares the path with others, and was to give way.
+//! it shares the path with others, and was to give way. Where the last of it came a quarter faster than what was measured, the
+//! path carries more again: that is believed of any flow, up to what the path was seen to carry.
 
 use bentpipe_units::{Span, Time};
 
@@ -22,6 +23,15 @@ pub(super) struct RateFall {
     measured: bool,
     /// Bytes per second that were delivered since then.
     average: Option<f64>,
+    /// Bytes per second that the last half of a round trip has brought.
+    last: Option<f64>,
+}
+
+impl RateFall {
+    /// Whether what the path carries has been measured.
+    pub(super) fn is_measured(&self) -> bool {
+        self.measured
+    }
 }
 
 impl Satellite {
@@ -39,6 +49,12 @@ impl Satellite {
             {
                 self.rate = self.rate.max(average);
             }
+            if let Some(last) = fall
+                .last
+                .filter(|last| *last > rate_steps::STEP * self.rate)
+            {
+                self.rate = last.min(self.capacity);
+            }
             self.delivery.restart();
             self.drain_probe.restart();
         }
@@ -50,6 +66,7 @@ impl Satellite {
             since: now,
             measured: false,
             average: None,
+            last: None,
         });
         let half = Span::from_nanos(rtt.as_nanos() / 2);
         let quarter = Span::from_nanos(rtt.as_nanos() / 4).max(MIN_RATE_INTERVAL);
@@ -77,6 +94,7 @@ impl Satellite {
         }
         if since >= half {
             fall.average = self.delivery.rate(since);
+            fall.last = self.delivery.rate(self.without_silence(now, half));
         }
         self.rate_fall = Some(fall);
         self.hold(now);

@@ -9,7 +9,7 @@ use super::{Phase, Round, Satellite, constants};
 use crate::Congestion;
 
 impl Satellite {
-    /// A round has ended; after some without a queue another train asks for more. Behind the stalls of hosts queues come and go; one that
+    /// A round has ended; after some without a queue another train asks for more, sooner where the rate steps. Behind the stalls of hosts queues come and go; one that
     /// is gone when the round ends is none, for a flow that has what it had.
     pub(super) fn send_train(&mut self, queued: bool) {
         let stall = self.hosts_stall()
@@ -28,7 +28,11 @@ impl Satellite {
             return;
         }
         self.rounds_without_queue += 1;
-        if self.rounds_without_queue >= self.train_after && self.may_send_train() {
+        let after = match self.rate_steps.are_expected() {
+            true => self.train_after.min(rate_steps::TRAIN_ROUNDS),
+            false => self.train_after,
+        };
+        if self.rounds_without_queue >= after && self.may_send_train() {
             self.begin_train();
         }
     }

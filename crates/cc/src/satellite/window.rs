@@ -16,14 +16,15 @@ impl Satellite {
                     true => WAITING_PIPES,
                     false => 0.0,
                 };
-                self.pipe() * (1.0 + waits + WINDOW_MARGIN + more)
+                let window = self.pipe() * (1.0 + waits + WINDOW_MARGIN + more)
                     + 2.0 * self.target()
                     + WINDOW_MARGIN_PACKETS * self.packet
                     + if self.training {
                         TRAIN_ROOM * self.packet
                     } else {
                         0.0
-                    }
+                    };
+                window.max(self.kept_for_steps())
             }
         }
     }
