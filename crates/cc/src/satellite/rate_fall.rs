@@ -8,7 +8,7 @@
 //! The least of such quarters is too low where a host stood still in one of them. But all the while a queue stood, so the path
 //! was never idle: once the queue is gone, what it delivered on average is its rate. Not for a flow that has less than it had:
 //! it shares the path with others, and was to give way. Where the last of it came a quarter faster than what was measured, the
-//! path carries more again: that is believed of any flow, up to what the path was seen to carry.
+//! path carries more again: that is believed of any flow that had enough to send, up to what the path was seen to carry.
 
 use bentpipe_units::{Span, Time};
 
@@ -94,7 +94,9 @@ impl Satellite {
         }
         if since >= half {
             fall.average = self.delivery.rate(since);
-            fall.last = self.delivery.rate(self.without_silence(now, half));
+            if !self.round.app_limited {
+                fall.last = self.delivery.rate(self.without_silence(now, half));
+            }
         }
         self.rate_fall = Some(fall);
         self.hold(now);
