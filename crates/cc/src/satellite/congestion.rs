@@ -4,7 +4,7 @@ use bentpipe_units::Time;
 
 use super::constants::*;
 use super::train::Shown;
-use super::{Congestion, Phase, Round, Satellite, constants};
+use super::{Congestion, Phase, RateSteps, Round, Satellite, constants};
 
 impl Satellite {
     /// Whether this round has lost more than the radio would.
@@ -113,6 +113,7 @@ impl Satellite {
             self.memory.forget();
         }
         self.losses.restart();
+        self.rate_steps = RateSteps::default();
         self.training = false;
         if self.phase == Phase::Cruise {
             // What came through before is tried as what a train has shown.
