@@ -51,12 +51,23 @@ fn a_first_hundred_kilobytes_through_a_short_queue_do_not_flood_it() {
 }
 
 /// What has come of a cut train tells how much a round trip carries at least, and the first window behind it follows that: it was
-/// the initial one, 0.79 to 0.87 of the best of the others' speed.
+/// the initial one, 0.79 to 0.87 of the best of the others' speed. Over link 23, 33 Mbit/s and 34 ms, bursts of ten packets that a handshake's
+/// wait had brought about were of use: 0.130 s, and 0.145 since they are gone.
 #[test]
 fn a_first_hundred_kilobytes_behind_a_cut_train_go_at_the_speed_that_it_has_shown() {
-    for link in [4, 23, 36, 74] {
+    for (link, least) in [(4, 0.95), (23, 0.85), (36, 0.95), (74, 0.95)] {
         let score = first_hundred_kilobytes(777_271, link, &never_worst::OTHERS);
-        assert!(score >= 0.95, "{score:.3}, link {link}");
+        assert!(score >= least, "{score:.3}, link {link}");
+    }
+}
+
+/// A handshake's round trip is no late timer: where it was taken for one, each connection over less than 50 ms sent bursts of ten packets in
+/// its first second. Over 6.7 Mbit/s and 31 ms with room for four packets the first 100 kB took 0.40 s, and 0.31 with CUBIC.
+#[test]
+fn a_handshake_is_followed_by_no_bursts() {
+    let controllers = [Choice::Satellite, Choice::Cubic, Choice::NewReno];
+    for run in never_worst::runs(271_127, &[0], &controllers, 1, Vec::new(), Instant::now()) {
+        assert!(run.seconds[0].is_some_and(|took| took < 0.26), "{run:?}");
     }
 }
 
@@ -109,7 +120,7 @@ fn slow_start_ends_at_a_mark() {
 
 /// Behind a queue that marks from an eighth of a bandwidth-delay product on and has room for four, nobody
 /// fills it: a mark is a signal of congestion as a loss is (RFC 9002, section 7.1), in the start too. A window that
-/// doubles has put one pipe more, 40 ms, into the queue before the first mark is heard.
+/// doubles has put one pipe more, 40 ms, and the packet that is on its way into the queue before the first mark is heard.
 #[test]
 fn a_queue_that_marks_is_not_filled() {
     let text = "name = \"marks\"\n[forward]\nrate = \"20 Mbit/s\"\ndelay = \"20 ms\"\n\
@@ -125,7 +136,7 @@ fn a_queue_that_marks_is_not_filled() {
             .filter_map(|sample| sample.waited_ns)
             .max()
             .expect("packets waited");
-        assert!(waited < 40_000_000, "{controller}: {waited} ns");
+        assert!(waited < 41_000_000, "{controller}: {waited} ns");
     }
 }
 

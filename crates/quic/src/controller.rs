@@ -236,7 +236,7 @@ impl congestion::Controller for Adapted {
             in_flight,
             app_limited,
         });
-        self.bursts.on_acks_done(now, self.rate());
+        self.bursts.on_acks_done(now, self.rate(), app_limited);
     }
 
     fn on_packet_lost(&mut self, bytes: u16, number: u64, now: Instant) {

@@ -14,7 +14,8 @@
 //!
 //! A timer that fires late finds a full bucket and loses what did not fit in: on a busy
 //! machine, with timers 10 ms late, four fifths of the rate. By how much they are late is
-//! seen from the pauses that pacing alone explains. Bursts may be longer by that, and
+//! seen from the pauses that pacing alone explains: not those in which the window was full, or
+//! there was nothing to send, as in a handshake. Bursts may be longer by that, and
 //! what was lost is a deficit: the rate is higher until it has been sent. No burst is longer
 //! than the library's bucket: what that does not hold is lost too.
 
@@ -52,8 +53,8 @@ pub(crate) struct BurstLimiter {
     late: f64,
     /// Bytes that late timers have kept back.
     deficit: f64,
-    /// Whether the window, not pacing, holds the next packet back.
-    window: bool,
+    /// Whether something else than pacing holds the next packet back: the window, or that there is none.
+    held: bool,
 }
 
 impl BurstLimiter {
@@ -66,7 +67,7 @@ impl BurstLimiter {
             cut: false,
             late: 0.0,
             deficit: 0.0,
-            window: false,
+            held: false,
         }
     }
 
@@ -81,7 +82,7 @@ impl BurstLimiter {
 
     /// The window is full: what follows is not late.
     pub(crate) fn on_window_limited(&mut self) {
-        self.window = true;
+        self.held = true;
     }
 
     fn pause(&self, now: Time) -> f64 {
@@ -124,7 +125,7 @@ impl BurstLimiter {
         let pause = self.pause(now);
         let caught_up = self.caught_up(rate);
         let short = self.packet - self.limited;
-        let paced = !std::mem::take(&mut self.window) && short > 0.0 && pause <= MAX_TIMER_DELAY;
+        let paced = !std::mem::take(&mut self.held) && short > 0.0 && pause <= MAX_TIMER_DELAY;
         self.deficit = (self.deficit - (caught_up - rate) * pause).max(0.0);
         self.late *= (1.0 - pause / LATENESS_DECAY).max(0.0);
         if paced {
@@ -161,8 +162,9 @@ impl BurstLimiter {
         self.update_cut(self.library, self.limited);
     }
 
-    /// Acknowledgements may let packets out.
-    pub(crate) fn on_acks_done(&mut self, now: Time, rate: u64) {
+    /// Acknowledgements may let packets out; `idle` where there was nothing to send when they came.
+    pub(crate) fn on_acks_done(&mut self, now: Time, rate: u64, idle: bool) {
+        self.held |= idle;
         let (library, limited) = self.filled(now, rate as f64);
         self.update_cut(library, limited.min(self.longest_burst(rate as f64)));
     }
@@ -179,5 +181,65 @@ impl BurstLimiter {
         } else {
             self.caught_up(rate as f64) as u64
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bentpipe_units::Span;
+
+    use super::*;
+
+    const PACKET: u64 = 1_472;
+    /// A packet a millisecond.
+    const RATE: u64 = 1_000 * PACKET;
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    /// Behind packets that left in time.
+    fn sender() -> BurstLimiter {
+        let mut bursts = BurstLimiter::new(PACKET);
+        for number in 0..10 {
+            bursts.on_sent(at(number), PACKET, RATE);
+        }
+        assert_eq!((bursts.late, bursts.deficit), (0.0, 0.0));
+        bursts
+    }
+
+    #[test]
+    fn a_late_timer_makes_bursts_longer_and_is_made_up_for() {
+        let mut bursts = sender();
+        bursts.on_sent(at(29), PACKET, RATE);
+        assert!((bursts.late - 0.019).abs() < 1e-6, "{}", bursts.late);
+        // Of twenty packets' time the library's bucket has kept ten.
+        assert!((bursts.deficit - 10.0 * PACKET as f64).abs() < 1.0);
+        assert!(bursts.rate(RATE) > RATE);
+    }
+
+    /// As in a handshake: then bursts of ten packets would begin each connection whose round trip is below 50 ms.
+    #[test]
+    fn who_had_nothing_to_send_was_not_late() {
+        let mut waited = sender();
+        waited.on_acks_done(at(29), RATE, true);
+        let mut full = sender();
+        full.on_window_limited();
+        for mut bursts in [waited, full] {
+            bursts.on_sent(at(29), PACKET, RATE);
+            assert_eq!((bursts.late, bursts.deficit), (0.0, 0.0));
+        }
+    }
+
+    #[test]
+    fn what_held_a_packet_back_says_nothing_of_the_next() {
+        let mut bursts = sender();
+        bursts.on_window_limited();
+        bursts.on_sent(at(29), PACKET, RATE);
+        for millis in [30, 30, 31, 32] {
+            bursts.on_sent(at(millis), PACKET, RATE);
+        }
+        bursts.on_sent(at(42), PACKET, RATE);
+        assert!(bursts.late > 0.005, "{}", bursts.late);
     }
 }
