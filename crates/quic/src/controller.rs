@@ -107,7 +107,7 @@ impl Factory {
             smoothed_rtt: settings.initial_rtt,
             in_flight: 0,
             packet,
-            probed: None,
+            last: None,
         })
     }
 }
@@ -135,8 +135,15 @@ struct Adapted {
     in_flight: u64,
     /// The largest packet, bytes.
     packet: u64,
-    /// When the last packet has left, if that was beyond the window, and nothing was acknowledged since.
-    probed: Option<Instant>,
+    /// The last packet that has left, if nothing was acknowledged since.
+    last: Option<Last>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Last {
+    sent: Instant,
+    /// Whether it went beyond the window, as a probe does.
+    beyond: bool,
 }
 
 impl Adapted {
@@ -161,19 +168,21 @@ impl Adapted {
 }
 
 impl Adapted {
-    /// Whether a packet may leave beyond the window, because the library has probed in vain and has
-    /// sent nothing for half a round trip.
+    /// Whether a packet may leave beyond the window, because it is full, the library has probed in vain and has
+    /// sent nothing for half a round trip; for two where nothing tells a probe, as in a window that makes room for these.
     ///
     /// The library (1.3.0) sends no acknowledgement while there is data to send for which the window has no
     /// room. After an outage that has swallowed a window of data, an end in that state answers nothing until its
     /// next probe, many seconds later. When it looks in the middle of a silence whether there is something to send,
     /// it is because it hears the other end again.
-    fn may_answer(&self) -> bool {
-        let pause = Duration::from_nanos(self.smoothed_rtt.as_nanos() / 2);
-        self.probed.is_some_and(|probed| {
-            let now = clock::now_on_runtime();
-            now.is_some_and(|now| now.saturating_duration_since(probed) >= pause)
-        })
+    fn may_answer(&self, now: Instant) -> bool {
+        let Some(last) = self.last else {
+            return false;
+        };
+        let rtt = self.smoothed_rtt.as_nanos();
+        let full = self.in_flight + self.packet >= self.controller.window();
+        let pause = if last.beyond { rtt / 2 } else { 2 * rtt };
+        full && now.saturating_duration_since(last.sent) >= Duration::from_nanos(pause)
     }
 
     fn acked(&mut self, packet: &Acked) {
@@ -190,8 +199,10 @@ fn span(duration: Duration) -> Span {
 impl congestion::Controller for Adapted {
     fn on_packet_sent(&mut self, now: Instant, bytes: u16, number: u64) {
         let bytes = u64::from(bytes);
-        let is_beyond = self.in_flight + bytes > self.controller.window();
-        self.probed = is_beyond.then_some(now);
+        self.last = Some(Last {
+            sent: now,
+            beyond: self.in_flight + bytes > self.controller.window(),
+        });
         let now = self.time(now);
         self.in_flight += bytes;
         self.controller.on_sent(Sent { now, number, bytes });
@@ -224,7 +235,7 @@ impl congestion::Controller for Adapted {
     }
 
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, app_limited: bool, _: Option<u64>) {
-        self.probed = None;
+        self.last = None;
         let now = self.time(now);
         let forgotten = self.in_flight.saturating_sub(in_flight);
         if forgotten > 0 {
@@ -277,7 +288,7 @@ impl congestion::Controller for Adapted {
 
     fn window(&self) -> u64 {
         let window = self.controller.window();
-        match self.may_answer() {
+        match clock::now_on_runtime().is_some_and(|now| self.may_answer(now)) {
             // The library asks for more than a packet's room.
             true => window.max(self.in_flight + 2 * self.packet),
             false => window,
@@ -357,5 +368,32 @@ mod tests {
         let before = ours.controller.pacing_rate();
         ours.on_packet_sent(moment(5_000), PACKET, 41);
         assert_eq!(ours.controller.pacing_rate(), before);
+    }
+
+    /// A satellite controller's window has room for the library's probes, so that none of them goes beyond it.
+    #[test]
+    fn a_full_window_is_no_reason_not_to_answer_after_a_silence() {
+        const PACKET: u16 = 1_200;
+        let mut settings = Settings::new(Selection::Own(Choice::NewReno));
+        settings.initial_rtt = Span::from_millis(600);
+        #[expect(clippy::disallowed_methods, reason = "any moment will do")]
+        let began = Instant::now();
+        let made = Factory::new(settings, PathMemory::default()).make(began, PACKET);
+        let mut ours = made.into_any().downcast::<Adapted>().expect("it is ours");
+        let may_answer = |ours: &Adapted, ms| ours.may_answer(began + Duration::from_millis(ms));
+        ours.on_packet_sent(began, PACKET, 0);
+        assert!(!may_answer(&ours, 60_000), "there is room");
+        let room = ours.window() / u64::from(PACKET);
+        for number in 1..room {
+            ours.on_packet_sent(began, PACKET, number);
+        }
+        assert!(!may_answer(&ours, 1_100), "acknowledgements may come");
+        assert!(may_answer(&ours, 1_300));
+        ours.on_packet_sent(began, PACKET, room);
+        assert!(!may_answer(&ours, 200));
+        assert!(may_answer(&ours, 400), "that was a probe");
+        let in_flight = ours.in_flight;
+        ours.on_end_acks(began, in_flight, false, None);
+        assert!(!may_answer(&ours, 60_000), "it is heard");
     }
 }
