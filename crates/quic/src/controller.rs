@@ -333,19 +333,26 @@ mod tests {
 
     use super::*;
 
+    const PACKET: u16 = 1_200;
+
+    /// Of a connection over 600 ms, and when it began.
+    fn geo(choice: Choice) -> (Box<Adapted>, Instant) {
+        let mut settings = Settings::new(Selection::Own(choice));
+        settings.initial_rtt = Span::from_millis(600);
+        #[expect(clippy::disallowed_methods, reason = "any moment will do")]
+        let began = Instant::now();
+        let made = Factory::new(settings, PathMemory::default()).make(began, PACKET);
+        let ours = made.into_any().downcast::<Adapted>().expect("it is ours");
+        (ours, began)
+    }
+
     /// Of a handshake that is over the library tells nothing more. If its packets counted as in
     /// flight for good, each pause would be a blackout to the satellite controller, and what
     /// follows would leave at eight packets per round trip.
     #[test]
     fn a_handshake_that_was_given_up_is_not_in_flight() {
-        const PACKET: u16 = 1_200;
         let bytes = u64::from(PACKET);
-        let mut settings = Settings::new(Selection::Own(Choice::Satellite));
-        settings.initial_rtt = Span::from_millis(600);
-        #[expect(clippy::disallowed_methods, reason = "any moment will do")]
-        let began = Instant::now();
-        let made = Factory::new(settings, PathMemory::default()).make(began, PACKET);
-        let mut ours = made.into_any().downcast::<Adapted>().expect("it is ours");
+        let (mut ours, began) = geo(Choice::Satellite);
         let at = |ms| Time::ZERO + Span::from_millis(ms);
         let moment = |ms| began + Duration::from_millis(ms);
         // The first is of the handshake, and nobody hears of it again.
@@ -373,13 +380,7 @@ mod tests {
     /// A satellite controller's window has room for the library's probes, so that none of them goes beyond it.
     #[test]
     fn a_full_window_is_no_reason_not_to_answer_after_a_silence() {
-        const PACKET: u16 = 1_200;
-        let mut settings = Settings::new(Selection::Own(Choice::NewReno));
-        settings.initial_rtt = Span::from_millis(600);
-        #[expect(clippy::disallowed_methods, reason = "any moment will do")]
-        let began = Instant::now();
-        let made = Factory::new(settings, PathMemory::default()).make(began, PACKET);
-        let mut ours = made.into_any().downcast::<Adapted>().expect("it is ours");
+        let (mut ours, began) = geo(Choice::NewReno);
         let may_answer = |ours: &Adapted, ms| ours.may_answer(began + Duration::from_millis(ms));
         ours.on_packet_sent(began, PACKET, 0);
         assert!(!may_answer(&ours, 60_000), "there is room");
