@@ -42,7 +42,9 @@ impl Satellite {
 
     /// A queue has marked; it may be `long`.
     pub(super) fn on_mark(&mut self, event: &Congestion, long: bool) {
-        if (self.recovery_from).is_some_and(|from| event.sent <= from) {
+        // Of packets that were held and come at once a short queue marks some.
+        let held = self.silence.explains_congestion(event.now);
+        if held || (self.recovery_from).is_some_and(|from| event.sent <= from) {
             return;
         }
         self.recovery_from = Some(event.now);
@@ -72,7 +74,7 @@ impl Satellite {
     /// Packets were lost: if a queue that others share has dropped them, they count as a mark does.
     pub(super) fn on_queue_loss(&mut self, event: &Congestion) {
         // While packets are held any queue overflows.
-        if self.silence.has_taken_losses(event.now) {
+        if self.silence.explains_congestion(event.now) {
             return;
         }
         if self.loses_few() {

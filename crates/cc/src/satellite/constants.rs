@@ -88,6 +88,8 @@ pub(super) const FULL_QUEUE_PACKETS: f64 = 4.0;
 
 // Later trains.
 
+/// Trains that ask once more in the slow start behind a whole one that has shown nothing to be believed.
+pub(super) const START_TRAINS: u32 = 4;
 /// Rounds without a queue until another train asks whether the path carries more.
 pub(super) const TRAIN_ROUNDS: u32 = 6;
 /// Most rounds until another train: each that shows no more doubles them.

@@ -160,6 +160,8 @@ pub struct Satellite {
     resumed: bool,
     /// Another train is on its way.
     training: bool,
+    /// Trains that may still ask in slow start.
+    start_trains: u32,
     /// Rounds in a row without a queue, and after how many another train leaves.
     rounds_without_queue: u32,
     train_after: u32,
@@ -246,6 +248,7 @@ impl Satellite {
             careful_rounds: 0,
             resumed: false,
             training: false,
+            start_trains: START_TRAINS,
             rounds_without_queue: 0,
             train_after: TRAIN_ROUNDS,
             base_steady: true,
@@ -553,33 +556,12 @@ impl Controller for Satellite {
                             self.start_slow_start_behind(now, least);
                         }
                     }
+                    self.ask_in_slow_start();
                 } else if !self.train.is_out() && self.is_full() && !self.is_behind_silence(now) {
                     self.leave_slow_start(now);
                 }
             }
-            Phase::SlowStart {
-                average,
-                since,
-                back,
-            } => {
-                // Slots and jitter do not change the average.
-                let average = average.min(self.rtt());
-                self.phase = Phase::SlowStart {
-                    average,
-                    since,
-                    back,
-                };
-                let more = self.rtt().as_secs_f64() - average.as_secs_f64();
-                let full = more > (EXIT_RTT_GROWTH * self.base()).max(2.0 * self.queue.noise());
-                // What was held stays in the average for some round trips more.
-                let full = full && !self.is_behind_silence_by(now, SILENCE_IN_AVERAGE);
-                if !self.may_be_given_more(now, end.app_limited)
-                    && !self.is_behind_silence(now)
-                    && (full || self.is_full())
-                {
-                    self.leave_slow_start(now);
-                }
-            }
+            Phase::SlowStart { .. } => self.slow_start(now, end.app_limited),
             Phase::Trial { back: Some(_), .. } if self.others_show_in_trial() => {
                 self.end_trial_beside_marks(now);
             }
@@ -613,7 +595,7 @@ impl Controller for Satellite {
             || packet.now < self.blackout_losses_until
             || self.frame.1 > BURST * self.frame.0.max(1);
         // What a silence has taken along does not say how much the path carries.
-        if !self.silence.has_taken_losses(packet.now) {
+        if !self.silence.explains_congestion(packet.now) {
             self.round.lost += packet.bytes;
             // What a long queue drops, the queue itself answers for.
             self.round.lost_packets += u64::from(!self.queue_is_long());
@@ -677,9 +659,11 @@ impl Controller for Satellite {
         let own = match self.phase {
             Phase::Start if !self.train.is_out() => return Some(constants::train::RATE),
             Phase::Start if self.rate == 0.0 => self.start_window / self.base(),
+            Phase::SlowStart { .. } | Phase::Cruise if self.sends_train() => {
+                constants::train::RATE as f64
+            }
             Phase::SlowStart { .. } => self.start_window / self.base(),
             Phase::Start | Phase::Trial { .. } => self.rate,
-            Phase::Cruise if self.training && !self.train.is_out() => constants::train::RATE as f64,
             Phase::Cruise => self.rate * self.gain(),
         };
         let per_byte = WINDOW_PACE / self.rtt().as_secs_f64();

@@ -62,10 +62,15 @@ impl Satellite {
         }
     }
 
-    /// Shorter round trips measure little, and are soon made up for; so do fewer packets. Longer pipes are asked with trains.
+    /// Shorter round trips measure little, and are soon made up for.
+    pub(super) fn is_long(&self) -> bool {
+        self.half_base() >= MIN_RATE_INTERVAL
+    }
+
+    /// Fewer packets measure little, too. Longer pipes are asked with trains.
     fn is_thin_and_long(&self) -> bool {
         let packets = self.pipe() / self.packet;
-        self.half_base() >= MIN_RATE_INTERVAL && (FEW_PACKETS..TRAIN_PIPE).contains(&packets)
+        self.is_long() && (FEW_PACKETS..TRAIN_PIPE).contains(&packets)
     }
 
     fn half_base(&self) -> Span {

@@ -12,7 +12,7 @@ pub(super) struct Silence {
     /// When acknowledgements came again after a silence, and after that or a pause of the sender.
     silence_end: Time,
     gap_end: Time,
-    /// Losses told until then are of packets that a silence has taken along, unless silences follow
+    /// Losses and marks told until then are of packets that a silence has taken along or held, unless silences follow
     /// each other within two round trips.
     lost_until: Time,
     /// The latest pause of the sender as long as a silence: its end and length.
@@ -92,8 +92,8 @@ impl Silence {
         (self.silence_end > Time::ZERO).then_some(self.silence_end)
     }
 
-    /// Whether what is told lost `now` is what a silence has taken along.
-    pub(super) fn has_taken_losses(&self, now: Time) -> bool {
+    /// Whether losses and marks that are told `now` come of a silence: what it has taken along, and what came at once when it ended.
+    pub(super) fn explains_congestion(&self, now: Time) -> bool {
         now < self.lost_until
     }
 

@@ -49,6 +49,41 @@ impl Satellite {
         self.train = Train::default();
     }
 
+    /// Whether a later train is leaving.
+    pub(super) fn sends_train(&self) -> bool {
+        self.training && !self.train.is_out()
+    }
+
+    /// In slow start on a long path, behind a train of which nothing was lost, of which a round trip carries two, and that has shown nothing
+    /// to be believed, as where acknowledgements are read late: another one asks, as long as less goes out than later trains ask for.
+    pub(super) fn ask_in_slow_start(&mut self) {
+        let base = self.queue.base().unwrap_or(self.initial_rtt);
+        let slow =
+            self.start_window < TRAIN_MOST_SHARE * constants::train::RATE as f64 * self.base();
+        let starts = matches!(self.phase, Phase::SlowStart { .. }) && self.start_trains > 0;
+        let fits = self.train.is_whole() && self.train.fits_twice(base);
+        if starts && slow && self.is_long() && fits {
+            self.start_trains -= 1;
+            self.begin_train();
+        }
+    }
+
+    /// It has come back: whether what it shows is tried, and slow start has ended. One that is in doubt shows the least that the path carries.
+    pub(super) fn on_train_in_slow_start(&mut self, now: Time, shown: Option<Shown>) -> bool {
+        self.training = false;
+        let base = self.queue.base().unwrap_or(self.initial_rtt);
+        let more = |shown: &Shown| shown.rate * self.base() > TRAIN_MORE * self.start_window;
+        if let Some(shown) = shown.filter(more).filter(|_| self.train.is_whole()) {
+            if !shown.doubtful && !self.train.contradicts_itself(base) {
+                self.on_train(now, shown);
+                return true;
+            }
+            self.start_window = self.start_window.max(shown.rate * self.base());
+        }
+        self.ask_in_slow_start();
+        false
+    }
+
     /// A later train has come back.
     pub(super) fn on_later_train(&mut self, now: Time, shown: Option<Shown>) {
         self.training = false;
@@ -168,8 +203,36 @@ impl Satellite {
         self.loses_much() || event.marked && event.sent > self.slow_start_from
     }
 
+    /// Acknowledgements have come in slow start: a train may end it, and a path that is full.
+    pub(super) fn slow_start(&mut self, now: Time, app_limited: bool) {
+        let base = self.queue.base().unwrap_or(self.initial_rtt);
+        if self.training
+            && let Some(shown) = self.train.on_acks_done(now, base, self.base_steady)
+            && self.on_train_in_slow_start(now, shown)
+        {
+            return;
+        }
+        let rtt = self.rtt();
+        // Slots and jitter do not change the average.
+        let Phase::SlowStart { average, .. } = &mut self.phase else {
+            return;
+        };
+        *average = rtt.min(*average);
+        let more = rtt.as_secs_f64() - average.as_secs_f64();
+        let full = more > (EXIT_RTT_GROWTH * self.base()).max(2.0 * self.queue.noise());
+        // What was held stays in the average for some round trips more.
+        let full = full && !self.is_behind_silence_by(now, SILENCE_IN_AVERAGE);
+        if !self.may_be_given_more(now, app_limited)
+            && !self.is_behind_silence(now)
+            && (full || self.is_full())
+        {
+            self.leave_slow_start(now);
+        }
+    }
+
     /// There is a queue: what it delivers is what the path carries.
     pub(super) fn leave_slow_start(&mut self, now: Time) {
+        self.training = false;
         let base = self.queue.base().unwrap_or(self.initial_rtt);
         let half = Span::from_nanos(base.as_nanos() / 2);
         let acked = self.round.acked.max(self.round.acked_before) as f64;

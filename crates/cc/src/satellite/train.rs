@@ -126,6 +126,11 @@ impl Train {
             .map_or(Span::ZERO, |(from, to)| to.since(from))
     }
 
+    /// Whether it came so fast that a round trip of `base` carries two of it at least.
+    pub(super) fn fits_twice(&self, base: Span) -> bool {
+        2 * self.took().as_nanos() <= base.as_nanos()
+    }
+
     /// Longest time between two of its acknowledgements.
     fn gap(&self) -> Span {
         (self.points.windows(2))

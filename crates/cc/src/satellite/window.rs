@@ -7,9 +7,13 @@ use super::{Phase, Satellite};
 impl Satellite {
     /// Window that the delivered rate asks for, bytes.
     pub(super) fn own_window(&self) -> f64 {
+        let train = match self.training {
+            true => TRAIN_ROOM * self.packet,
+            false => 0.0,
+        };
         match self.phase {
             Phase::Start if self.rate == 0.0 => self.start_window,
-            Phase::SlowStart { .. } => self.start_window,
+            Phase::SlowStart { .. } => self.start_window + train,
             _ => {
                 let more = PROBE_GAINS[self.probe_step].max(self.raise_probe.gain(self.last_acked));
                 let waits = match self.on_demand.seen {
@@ -19,11 +23,7 @@ impl Satellite {
                 let window = self.pipe() * (1.0 + waits + WINDOW_MARGIN + more)
                     + 2.0 * self.target()
                     + WINDOW_MARGIN_PACKETS * self.packet
-                    + if self.training {
-                        TRAIN_ROOM * self.packet
-                    } else {
-                        0.0
-                    };
+                    + train;
                 window.max(self.kept_for_steps())
             }
         }
@@ -36,7 +36,7 @@ impl Satellite {
 
     /// What the marks leave of `own`: a window, or a rate of `per_byte` bytes a second for each byte of a window.
     pub(super) fn with_marks(&self, own: f64, per_byte: f64) -> f64 {
-        let asks = self.training && !self.train.is_out() || self.is_trial_beside_marks();
+        let asks = self.sends_train() || self.is_trial_beside_marks();
         let Some(marked) = self.marked.bytes().filter(|_| !asks) else {
             return own;
         };
