@@ -92,6 +92,24 @@ fn marks_behind_a_silence_take_nothing() {
     }
 }
 
+/// Jitter of 10 ms on a path of 12 ms lets a train arrive at once, and it shows 6 Gbit/s over 100 Mbit/s. What is sent then is bounded by the
+/// peer's window alone, and four fifths of it are lost; but who drops so much is the path, and what it brings is its rate. As the flow
+/// counted as limited by something else nothing was measured for six seconds, and ten carried 52 Mbit/s (CUBIC 95).
+#[test]
+fn a_window_of_the_peer_hides_no_flood() {
+    let text = "name = \"jitter\"\n[forward]\nrate = \"100 Mbit/s\"\ndelay = \"6 ms\"\nqueue = \"150 kB\"\n\
+        jitter = { up_to = \"10 ms\" }\n[return]\nrate = \"25 Mbit/s\"\ndelay = \"6 ms\"\nqueue = \"150 kB\"\n";
+    let mut link = draw::draw(1, 0);
+    link.scenario = Scenario::parse(text).expect("a scenario of this test");
+    (link.bits, link.host, link.seconds) = (100_000_000, HostSpec::IDEAL, 10);
+    let plan = never_worst::plan(&link, Choice::Satellite, 1);
+    let records = Records::of(&plan, Instant::now()).expect("a plan of this test");
+    let received = records.samples.last().expect("samples").received;
+    assert!(received > 105_000_000, "{received} bytes in ten seconds");
+    let flow = &records.flows[0];
+    assert!(20 * flow.lost < flow.sent, "{flow:?}");
+}
+
 /// What a short queue drops of a train that shows no rate is told later, and does not end the slow start behind it: over GEO with 1.7 Mbit/s and
 /// room for eleven packets the flow went on at 0.3 Mbit/s for ten seconds, and 2 MB took 20 s.
 #[test]

@@ -12,6 +12,11 @@ impl Satellite {
         self.round.started > self.slow_start_from && self.loses_more_than(MIN_HIGH_LOSS_PACKETS)
     }
 
+    /// Whether a full path drops much of what is sent: then the path limits the flow, and neither the application nor the peer's window.
+    pub(super) fn overflows(&self) -> bool {
+        self.is_full() && (self.round.loss > HIGH_LOSS || self.loses_much())
+    }
+
     /// Whether the path loses so few packets that a loss is a queue's.
     pub(super) fn loses_few(&self) -> bool {
         self.lost_share < constants::losses::LOSS_THRESH

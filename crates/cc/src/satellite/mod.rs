@@ -523,9 +523,10 @@ impl Controller for Satellite {
         self.queue.set_jitter(self.raise_probe.floor());
         let rtt = self.queue.base().unwrap_or(self.initial_rtt);
         let busy = self.phase == Phase::Cruise && self.is_full();
-        self.delivery.on_acks_done(now, end.app_limited, busy, rtt);
+        let app_limited = end.app_limited && !self.overflows();
+        self.delivery.on_acks_done(now, app_limited, busy, rtt);
         self.base_steady &= base_before - self.base() < BASE_NOISE;
-        self.round.app_limited |= end.app_limited;
+        self.round.app_limited |= app_limited;
         let (standing, target, pipe) = (self.standing(), self.target(), self.pipe());
         let reduced = self.rate < REDUCED_RATE * self.capacity;
         if (self.brief_queue).on_acks_done(standing, target, pipe, reduced) {
@@ -561,7 +562,7 @@ impl Controller for Satellite {
                     self.leave_slow_start(now);
                 }
             }
-            Phase::SlowStart { .. } => self.slow_start(now, end.app_limited),
+            Phase::SlowStart { .. } => self.slow_start(now, app_limited),
             Phase::Trial { back: Some(_), .. } if self.others_show_in_trial() => {
                 self.end_trial_beside_marks(now);
             }
@@ -579,7 +580,7 @@ impl Controller for Satellite {
                 {
                     self.on_later_train(now, shown);
                 }
-                self.cruise(now, end.app_limited);
+                self.cruise(now, app_limited);
             }
         }
     }
