@@ -40,6 +40,19 @@ fn first_hundred_kilobytes(seed: u64, link: u64, others: &[Choice]) -> f64 {
     first.expect("they arrive").score
 }
 
+/// What the satellite controller does over link `link` of the set `seed`, with so many seeds.
+fn runs(seed: u64, link: u64, seeds: u64) -> Vec<never_worst::Run> {
+    let controllers = [Choice::Satellite];
+    never_worst::runs(
+        seed,
+        &[link],
+        &controllers,
+        seeds,
+        Vec::new(),
+        Instant::now(),
+    )
+}
+
 /// Twenty packets back to back overflow a short queue; what follows them is what came through, not
 /// twice the first window.
 #[test]
@@ -75,8 +88,7 @@ fn a_handshake_is_followed_by_no_bursts() {
 /// and 588 ms: others ask in it. Three seeds carried 10, 12 and 11 Mbit/s in eight seconds, and 2 MB took 5.2 to 5.7 s.
 #[test]
 fn trains_ask_in_slow_start_where_acknowledgements_are_read_late() {
-    let controllers = [Choice::Satellite];
-    for run in never_worst::runs(271_129, &[30], &controllers, 3, Vec::new(), Instant::now()) {
+    for run in runs(271_129, 30, 3) {
         assert!(run.goodput > 30.0, "{run:?}");
         assert!(run.seconds[1].is_some_and(|took| took < 4.5), "{run:?}");
     }
@@ -86,8 +98,7 @@ fn trains_ask_in_slow_start_where_acknowledgements_are_read_late() {
 /// and 218 ms, held for 196 ms every 2.1 s, each hold ended with less, and three seeds carried 2.2, 1.7 and 1.6 Mbit/s.
 #[test]
 fn marks_behind_a_silence_take_nothing() {
-    let controllers = [Choice::Satellite];
-    for run in never_worst::runs(271_131, &[2], &controllers, 3, Vec::new(), Instant::now()) {
+    for run in runs(271_131, 2, 3) {
         assert!(run.goodput > 3.2, "{run:?}");
     }
 }
@@ -114,23 +125,16 @@ fn a_window_of_the_peer_hides_no_flood() {
 /// room for eleven packets the flow went on at 0.3 Mbit/s for ten seconds, and 2 MB took 20 s.
 #[test]
 fn losses_of_a_doubtful_train_do_not_end_the_slow_start_behind_it() {
-    let controllers = [Choice::Satellite];
-    for run in never_worst::runs(9_090, &[28], &controllers, 3, Vec::new(), Instant::now()) {
+    for run in runs(9_090, 28, 3) {
         assert!(run.seconds[1].is_some_and(|took| took < 14.0), "{run:?}");
     }
-}
-
-/// What the satellite controller does over a drawn link, twelve seeds.
-fn twelve(seed: u64, link: u64) -> Vec<never_worst::Run> {
-    let controllers = [Choice::Satellite];
-    never_worst::runs(seed, &[link], &controllers, 12, Vec::new(), Instant::now())
 }
 
 /// Over 1.3 Mbit/s and 26 ms a busy host's stall breaks the train up, and a queue of three packets drops the first window but for two or three
 /// packets: slow start goes on from these. Their rate was taken for the path's, and three seeds of the twelve took 1.9 to 2.2 s for 100 kB.
 #[test]
 fn a_first_window_that_was_lost_in_a_short_queue_shows_no_rate() {
-    for run in twelve(26_112_026, 38) {
+    for run in runs(26_112_026, 38, 12) {
         assert!(run.seconds[0].is_some_and(|took| took < 1.5), "{run:?}");
     }
 }
@@ -140,7 +144,9 @@ fn a_first_window_that_was_lost_in_a_short_queue_shows_no_rate() {
 /// mean of all twelve as it was.
 #[test]
 fn a_mark_that_is_read_behind_a_stall_lowers_the_window_that_was_in_flight() {
-    let mut carried: Vec<_> = (twelve(271_126, 1).iter()).map(|run| run.goodput).collect();
+    let mut carried: Vec<_> = (runs(271_126, 1, 12).iter())
+        .map(|run| run.goodput)
+        .collect();
     carried.sort_by(f64::total_cmp);
     assert!((carried[0] + carried[1]) / 2.0 > 225.0, "{carried:?}");
 }
