@@ -88,7 +88,8 @@ pub(super) const FULL_QUEUE_PACKETS: f64 = 4.0;
 
 // Later trains.
 
-/// Trains that ask once more in the slow start behind a whole one that has shown nothing to be believed.
+/// Trains that ask once more in the slow start behind a whole one that has shown nothing to be believed; evidence in
+/// docs/decisions/0005-satellite-mended.md, *Trains in slow start*.
 pub(super) const START_TRAINS: u32 = 4;
 /// Rounds without a queue until another train asks whether the path carries more.
 pub(super) const TRAIN_ROUNDS: u32 = 6;

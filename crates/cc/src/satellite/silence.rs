@@ -14,7 +14,7 @@ pub(super) struct Silence {
     gap_end: Time,
     /// Losses and marks told until then are of packets that a silence has taken along or held, unless silences follow
     /// each other within two round trips.
-    lost_until: Time,
+    explained_until: Time,
     /// The latest pause of the sender as long as a silence: its end and length.
     pause: (Time, Span),
     /// When the newest packet left that is acknowledged, and that of the frames before.
@@ -28,7 +28,7 @@ impl Silence {
             last_frame: Time::ZERO,
             silence_end: Time::ZERO,
             gap_end: Time::ZERO,
-            lost_until: Time::ZERO,
+            explained_until: Time::ZERO,
             pause: (Time::ZERO, Span::ZERO),
             newest: (Time::ZERO, Time::ZERO),
         }
@@ -69,7 +69,7 @@ impl Silence {
                 across = now.since(before) > rtt + rtt;
                 if silent {
                     if across {
-                        self.lost_until = now + rtt;
+                        self.explained_until = now + rtt;
                     }
                     self.silence_end = now;
                 }
@@ -94,7 +94,7 @@ impl Silence {
 
     /// Whether losses and marks that are told `now` come of a silence: what it has taken along, and what came at once when it ended.
     pub(super) fn explains_congestion(&self, now: Time) -> bool {
-        now < self.lost_until
+        now < self.explained_until
     }
 
     /// Seconds for which nothing was sent between what the frames before have acknowledged and this one.
