@@ -17,6 +17,17 @@ impl Satellite {
         self.is_full() && (self.round.loss > HIGH_LOSS || self.loses_much())
     }
 
+    /// A round has ended that the peer's window seemed to limit, and yet the path was full, many packets were lost, and so many bytes per second
+    /// came through, `delivered`. If that is less than half of the rate, and a fifth was lost, the rate was never the path's.
+    pub(super) fn disprove_rate(&mut self, now: Time, delivered: f64) {
+        let lossy = self.round.loss > HIGH_LOSS && now >= self.blackout_losses_until;
+        if lossy && self.rate > OVERESTIMATE * delivered {
+            self.rate = delivered.max(self.packet);
+            self.capacity = self.capacity.min(MAY_CARRY * self.rate);
+            self.hold(now);
+        }
+    }
+
     /// Whether the path loses so few packets that a loss is a queue's.
     pub(super) fn loses_few(&self) -> bool {
         self.lost_share < constants::losses::LOSS_THRESH

@@ -193,6 +193,8 @@ struct Round {
     /// Loss share of the round before.
     loss: f64,
     queued: bool,
+    /// Whether the path was full at some time of it, though the peer's window, or the application, was the limit.
+    full: bool,
     app_limited: bool,
 }
 
@@ -329,6 +331,7 @@ impl Satellite {
             acked,
             lost,
             queued,
+            full,
             app_limited,
             count,
             acked_packets,
@@ -363,6 +366,9 @@ impl Satellite {
         self.follow_steps(now, delivered, app_limited);
         if self.phase != Phase::Cruise {
             return;
+        }
+        if full && lost as f64 > MIN_HIGH_LOSS_PACKETS * self.packet {
+            self.disprove_rate(now, delivered);
         }
         self.remember(acked, now.since(started), app_limited);
         self.ask_for_more(now, queued, app_limited || (lost > 0 && self.loses_few()));
@@ -523,6 +529,7 @@ impl Controller for Satellite {
         self.queue.set_jitter(self.raise_probe.floor());
         let rtt = self.queue.base().unwrap_or(self.initial_rtt);
         let busy = self.phase == Phase::Cruise && self.is_full();
+        self.round.full |= busy && end.app_limited;
         let app_limited = end.app_limited && !self.overflows();
         self.delivery.on_acks_done(now, app_limited, busy, rtt);
         self.base_steady &= base_before - self.base() < BASE_NOISE;

@@ -290,8 +290,9 @@ impl Train {
         let Some(shown) = self.shown else {
             return (steady && whole && least > 0.0).then(|| doubtful(least));
         };
-        let lump = shown > FAST_SENDING * RATE as f64 && shown > LUMP * most;
-        if whole && self.late > LATE && most > 0.0 && lump {
+        let lump = shown > FAST_SENDING * RATE as f64 && shown > LUMP * most && self.late > LATE;
+        let pressed = steady && shown > RATE as f64 && shown > PRESSED * most;
+        if whole && most > 0.0 && (lump || pressed) {
             Some(doubtful(most))
         } else if steady && shown < LATE_SHARE * least {
             // What has arrived by then has been carried, whatever was lost beside it.
