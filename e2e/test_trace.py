@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from bentpipe_lab.net.process import Process
+from conversation import eventually
 from emulated import GATEWAY, bentpipe, emulated
 
 PORT = 4433
@@ -57,10 +58,10 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Path:
         fetch = ["env", f"SSLKEYLOGFILE={keys}", "gtlsclient", "-q", "--exit-on-all-streams-close", "--download",
                  str(where), "--qlog-file", str(where / "client.qlog"), GATEWAY, str(PORT),
                  f"https://{GATEWAY}/file"]  # fmt: skip
-        for _ in range(20):
-            subprocess.run(link.terminal.command(fetch), check=False, timeout=60, capture_output=True)
-            if (where / "file").exists():
-                break
+        # What comes before it listens is repeated a second later, and the handshake would take as long.
+        listens = ["ss", "--no-header", "--udp", "--all", "--numeric", f"sport = :{PORT}"]
+        eventually(lambda: bool(link.gateway.run(*listens).strip()), "the server listens")
+        subprocess.run(link.terminal.command(fetch), check=False, timeout=60, capture_output=True)
         server.stop()
         link.end()
     assert (where / "file").stat().st_size == (where / "files" / "file").stat().st_size
