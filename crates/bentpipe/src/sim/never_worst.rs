@@ -107,6 +107,10 @@ fn show(runs: &[never_worst::Run], controller: Choice, command: &Command) {
             .filter(|cell| cell.measure == measure)
             .map(|cell| cell.score)
             .collect();
+        if of.is_empty() {
+            println!("  {measure:<8} carried by no other controller in most of its runs");
+            continue;
+        }
         let at = |part: usize| of.get(of.len() * part / 100).copied().unwrap_or(f64::NAN);
         println!(
             "  {measure:<8} worst {:.3}  5 % {:.3}  25 % {:.3}  median {:.3}",
