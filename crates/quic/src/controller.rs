@@ -156,14 +156,16 @@ impl Adapted {
     /// Without a rate the library's pacer collects ten packets before it sends any, 6 ms of
     /// 20 Mbit/s; that is left to it only where ten packets take less than a burst may.
     fn rate(&self) -> u64 {
-        self.controller.pacing_rate().unwrap_or_else(|| {
-            if !self.pacing {
-                return UNPACED;
-            }
-            let window = u128::from(self.controller.window());
-            let nanos = u128::from(self.smoothed_rtt.as_nanos().max(1));
-            u64::try_from(window * 1_250_000_000 / nanos).unwrap_or(u64::MAX)
-        })
+        (self.controller.pacing_rate()).unwrap_or_else(|| self.rate_of_window())
+    }
+
+    fn rate_of_window(&self) -> u64 {
+        if !self.pacing {
+            return UNPACED;
+        }
+        let window = u128::from(self.controller.window());
+        let nanos = u128::from(self.smoothed_rtt.as_nanos().max(1));
+        u64::try_from(window * 1_250_000_000 / nanos).unwrap_or(u64::MAX)
     }
 }
 
@@ -299,12 +301,13 @@ impl congestion::Controller for Adapted {
         let mut metrics = ControllerMetrics::default();
         metrics.congestion_window = self.controller.window();
         metrics.ssthresh = self.controller.slow_start_threshold();
-        let rate = self.rate();
+        let own = self.controller.pacing_rate();
+        let rate = own.unwrap_or_else(|| self.rate_of_window());
         if rate == UNPACED {
             metrics.pacing_rate = Some(UNPACED);
             return metrics;
         }
-        let told = self.controller.pacing_rate().is_some() || self.bursts.matter(rate);
+        let told = own.is_some() || self.bursts.matter(rate);
         metrics.pacing_rate = told.then(|| self.bursts.rate(rate));
         metrics
     }

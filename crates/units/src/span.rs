@@ -40,16 +40,19 @@ impl Span {
     pub const ZERO: Self = Self(0);
 
     /// A span of `nanos` nanoseconds.
+    #[inline]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
     /// A span of `millis` milliseconds.
+    #[inline]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis * 1_000_000)
     }
 
     /// The span in nanoseconds.
+    #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
@@ -61,11 +64,13 @@ impl Span {
     }
 
     /// The span in seconds, as a float for printing and plotting.
+    #[inline]
     pub fn as_secs_f64(self) -> f64 {
         self.as_duration().as_secs_f64()
     }
 
     /// The span as the standard library has it.
+    #[inline]
     pub const fn as_duration(self) -> Duration {
         Duration::from_nanos(self.0)
     }
