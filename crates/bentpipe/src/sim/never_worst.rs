@@ -1,10 +1,11 @@
 //! `bentpipe sim never-worst`: a controller beside the others on links drawn at random.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context;
-use bentpipe_campaign::budget::{draw, median, never_worst};
+use bentpipe_campaign::budget::{Kept, draw, median, never_worst};
 use bentpipe_campaign::write_json;
 use bentpipe_cc::Choice;
 
@@ -34,7 +35,7 @@ pub struct Command {
     /// How many of the worst cells are shown
     #[arg(long, default_value_t = 10)]
     worst: usize,
-    /// The figures for programs
+    /// The figures for programs; runs are kept beside it as they end, and who was interrupted goes on with them
     #[arg(long, default_value = "out/never-worst.json")]
     out: PathBuf,
 }
@@ -67,15 +68,43 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     });
     let mut controllers = never_worst::OTHERS.to_vec();
     controllers.extend(&command.controller);
-    let runs = never_worst::runs(
+    let kept = match std::fs::metadata(&command.out) {
+        Ok(there) if there.is_dir() => {
+            return Err(Failure::Configuration(format!(
+                "--out {}: a directory; give a file",
+                command.out.display()
+            )));
+        }
+        // A pipe or a device has nothing beside it.
+        Ok(there) if !there.is_file() => None,
+        _ => Some(Kept::open(&command.out, command.seed)?),
+    };
+    let (mut kept, before) = kept.unzip();
+    let before = before.unwrap_or_default();
+    if !before.is_empty() {
+        eprintln!("{} runs were kept when it was interrupted", before.len());
+    }
+    let what = |run: &never_worst::Run| (run.link, run.controller, run.repetition);
+    let mut there: BTreeSet<_> = known.iter().map(what).collect();
+    known.extend((before.into_iter()).filter(|run| {
+        let asked = links.contains(&run.link)
+            && run.repetition < command.seeds
+            && controllers.contains(&run.controller);
+        asked && there.insert(what(run))
+    }));
+    let runs = never_worst::runs_kept(
         command.seed,
         &links,
         &controllers,
         command.seeds,
         known,
+        |run| kept.as_mut().map_or(Ok(()), |kept| kept.add(run)),
         Instant::now(),
-    );
+    )?;
     write_json(&command.out, &runs)?;
+    if let Some(kept) = kept {
+        kept.done()?;
+    }
     for controller in &command.controller {
         show(&runs, *controller, command);
     }

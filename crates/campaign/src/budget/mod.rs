@@ -21,7 +21,10 @@ mod goals;
 mod other_paths;
 mod classes;
 pub mod draw;
+mod kept;
 pub mod never_worst;
+
+pub use kept::Kept;
 
 /// A workload and what is asked of it.
 pub struct Budget {

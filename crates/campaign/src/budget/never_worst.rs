@@ -7,6 +7,7 @@
 //! others' medians, more than 1 where it is better than all of them.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -138,6 +139,25 @@ pub fn runs(
     known: Vec<Run>,
     base: Instant,
 ) -> Vec<Run> {
+    let keep = |_: &Run| Ok::<_, Infallible>(());
+    let Ok(runs) = runs_kept(seed, links, controllers, repetitions, known, keep, base);
+    runs
+}
+
+/// The same; `keep` has each run as it ends.
+///
+/// # Errors
+///
+/// The first of `keep`, behind which no more are begun.
+pub fn runs_kept<E: Send>(
+    seed: u64,
+    links: &[u64],
+    controllers: &[Choice],
+    repetitions: u64,
+    known: Vec<Run>,
+    keep: impl FnMut(&Run) -> Result<(), E> + Send,
+    base: Instant,
+) -> Result<Vec<Run>, E> {
     let mut jobs: Vec<(u64, Choice, u64)> = Vec::new();
     for link in links {
         for controller in controllers {
@@ -151,7 +171,7 @@ pub fn runs(
     jobs.sort_by_key(|(link, ..)| std::cmp::Reverse(draw(seed, *link).bits));
     let next = AtomicUsize::new(0);
     let progress = Progress::new(jobs.len());
-    let results = Mutex::new((known, 0, progress));
+    let results = Mutex::new((known, 0, progress, keep, Ok(())));
     let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     std::thread::scope(|scope| {
         for _ in 0..workers {
@@ -161,7 +181,13 @@ pub fn runs(
                 {
                     let run = run(&draw(seed, link), controller, seed, repetition, base);
                     let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
-                    let (runs, done, progress) = &mut *results;
+                    let (runs, done, progress, keep, kept) = &mut *results;
+                    if kept.is_ok() {
+                        *kept = keep(&run);
+                    }
+                    if kept.is_err() {
+                        break;
+                    }
                     runs.push(run);
                     *done += 1;
                     progress.show(*done);
@@ -169,9 +195,10 @@ pub fn runs(
             });
         }
     });
-    let (mut runs, ..) = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let (mut runs, .., kept) = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    kept?;
     runs.sort_by_key(|run| (run.link, run.controller, run.repetition));
-    runs
+    Ok(runs)
 }
 
 /// The cells of `controller`, worst first.
