@@ -40,7 +40,7 @@ controllers: setup build ## the tunnel's controllers in real time, quiet and bes
 	@$(NETADMIN) $(PYTHON) -m bentpipe_lab controllers $(if $(QUICK),--quick) --out out/controllers
 
 LINKS_SEED ?= 1
-budgets: build ## the controllers against their goals, and on 200 links drawn by LINKS_SEED (1), 30 seeds of each: two to three hours; writes out/budgets.json
+budgets: build ## the controllers against their goals, and on 200 links drawn by LINKS_SEED (1), 30 seeds of each: some seven hours on two processors, and links go on where they were interrupted; writes out/budgets.json
 	@$(BIN) sim never-worst --seed $(LINKS_SEED) --seeds 30 --out out/never-worst.json
 	@$(BIN) sim budgets --out out/budgets.json
 
