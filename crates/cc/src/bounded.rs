@@ -94,3 +94,121 @@ impl Controller for Bounded {
         Box::new(Self::new(self.inner.clone_box(), self.most))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bentpipe_units::{Span, Time};
+
+    use super::*;
+
+    /// Says how often it was told something.
+    #[derive(Debug)]
+    struct Counts(u64);
+
+    impl Controller for Counts {
+        fn on_sent(&mut self, _: Sent) {
+            self.0 += 1;
+        }
+
+        fn on_window_limited(&mut self) {
+            self.0 += 1;
+        }
+
+        fn on_acked(&mut self, _: &Acked) {
+            self.0 += 1;
+        }
+
+        fn on_acks_done(&mut self, _: AcksDone) {
+            self.0 += 1;
+        }
+
+        fn on_lost(&mut self, _: Lost) {
+            self.0 += 1;
+        }
+
+        fn on_forgotten(&mut self, _: u64) {
+            self.0 += 1;
+        }
+
+        fn on_congestion(&mut self, _: &Congestion) {
+            self.0 += 1;
+        }
+
+        fn on_spurious_congestion(&mut self) {
+            self.0 += 1;
+        }
+
+        fn on_packet_size(&mut self, _: u64) {
+            self.0 += 1;
+        }
+
+        fn window(&self) -> u64 {
+            self.0
+        }
+
+        fn pacing_rate(&self) -> Option<u64> {
+            Some(self.0)
+        }
+
+        fn resume_at(&mut self, _: u64, _: Option<u64>) {
+            self.0 += 1;
+        }
+
+        fn clone_box(&self) -> Box<dyn Controller> {
+            Box::new(Self(self.0))
+        }
+    }
+
+    #[test]
+    fn whatever_it_is_told_it_answers_anew() {
+        const SENT: Sent = Sent {
+            now: Time::ZERO,
+            number: 0,
+            bytes: 1200,
+        };
+        const ACKED: Acked = Acked {
+            now: Time::ZERO,
+            sent: Time::ZERO,
+            number: 0,
+            bytes: 1200,
+            app_limited: false,
+            smoothed_rtt: Span::ZERO,
+        };
+        const DONE: AcksDone = AcksDone {
+            now: Time::ZERO,
+            in_flight: 0,
+            app_limited: false,
+        };
+        const LOST: Lost = Lost {
+            now: Time::ZERO,
+            number: 0,
+            bytes: 1200,
+        };
+        const CONGESTION: Congestion = Congestion {
+            now: Time::ZERO,
+            sent: Time::ZERO,
+            persistent: false,
+            marked: false,
+            lost: 1200,
+        };
+        let tell: [fn(&mut Bounded); 10] = [
+            |all| all.on_sent(SENT),
+            |all| all.on_window_limited(),
+            |all| all.on_acked(&ACKED),
+            |all| all.on_acks_done(DONE),
+            |all| all.on_lost(LOST),
+            |all| all.on_forgotten(1200),
+            |all| all.on_congestion(&CONGESTION),
+            |all| all.on_spurious_congestion(),
+            |all| all.on_packet_size(1200),
+            |all| all.resume_at(1200, None),
+        ];
+        let mut all = Bounded::new(Box::new(Counts(0)), 8);
+        for (told, tell) in (1..).zip(tell) {
+            tell(&mut all);
+            assert_eq!(all.window(), told.min(8), "told {told} times");
+            assert_eq!(all.pacing_rate(), Some(told), "told {told} times");
+        }
+        assert_eq!(all.clone_box().pacing_rate(), Some(10));
+    }
+}
