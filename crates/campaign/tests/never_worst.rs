@@ -267,3 +267,17 @@ fn a_cell_has_the_median_of_its_seeds_and_the_worst() {
     assert_eq!(of("100 kB"), Some((0.5, 0.125, Choice::Cubic)));
     assert_eq!(of("2 MB"), None, "nobody carried them");
 }
+
+#[test]
+fn of_the_best_of_all_the_best_has_all() {
+    let runs = [
+        ran(Choice::Satellite, 0, 8.0, None),
+        ran(Choice::Cubic, 0, 10.0, Some(2.0)),
+        ran(Choice::NewReno, 0, 5.0, Some(1.0)),
+    ];
+    let shares = never_worst::shares_of_best(&runs);
+    // 100 kB and the goodput; nobody carried more.
+    assert_eq!(shares[&Choice::Satellite], [0.0, 0.8]);
+    assert_eq!(shares[&Choice::Cubic], [0.5, 1.0]);
+    assert_eq!(shares[&Choice::NewReno], [1.0, 0.5]);
+}

@@ -108,17 +108,30 @@ pub fn run(command: &Command) -> Result<(), Failure> {
     for controller in &command.controller {
         show(&runs, *controller, command);
     }
+    println!("of the best of all of them, in how many of the cells at least 0.95, 0.80 and 0.50");
+    for (controller, shares) in never_worst::shares_of_best(&runs) {
+        let name = controller.name();
+        let [close, near, half] = above(&shares);
+        println!(
+            "  {name:<9} {close:.3}, {near:.3}, {half:.3} of {}",
+            shares.len()
+        );
+    }
     Ok(())
+}
+
+/// Which parts of `scores` are at least 0.95, 0.80 and 0.50.
+fn above(scores: &[f64]) -> [f64; 3] {
+    [0.95, 0.8, 0.5].map(|least| {
+        let above = scores.iter().filter(|score| **score >= least).count();
+        above as f64 / scores.len().max(1) as f64
+    })
 }
 
 fn show(runs: &[never_worst::Run], controller: Choice, command: &Command) {
     let cells = never_worst::cells(runs, controller);
-    let shares = |score: fn(&never_worst::Cell) -> f64| {
-        [0.95, 0.8, 0.5].map(|least| {
-            let above = cells.iter().filter(|cell| score(cell) >= least).count();
-            above as f64 / cells.len().max(1) as f64
-        })
-    };
+    let shares =
+        |score: fn(&never_worst::Cell) -> f64| above(&cells.iter().map(score).collect::<Vec<_>>());
     let [close, near, half] = shares(|cell| cell.score);
     println!(
         "{controller}: {} cells; at least 0.95 of the best in {close:.3}, 0.80 in {near:.3}, 0.50 in {half:.3}",

@@ -8,12 +8,12 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::never_worst::Run;
 
 /// What the runs of a file are of.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Serialize)]
 struct Of {
     /// Which set of links.
     seed: u64,
@@ -59,30 +59,33 @@ impl Kept {
         }
         let mut text = String::new();
         (file.read_to_string(&mut text)).with_context(|| format!("reading {}", place()))?;
+        let header = serde_json::to_string(of)? + "\n";
         // Who is killed while it writes leaves a line without an end.
-        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        let runs = match text.strip_prefix(&header) {
+            Some(runs) => &runs[..runs.rfind('\n').map_or(0, |end| end + 1)],
+            None if header.starts_with(&text) => "",
+            None => bail!(
+                "{}: its runs are of another set of links or another build of bentpipe; move it away, or remove it",
+                place()
+            ),
+        };
+        let whole = match text.starts_with(&header) {
+            true => header.len() + runs.len(),
+            false => 0,
+        };
         if whole < text.len() {
             file.set_len(whole as u64)
                 .with_context(|| format!("shortening {}", place()))?;
         }
-        let mut kept = Self { path, file };
-        let mut lines = text[..whole].lines().enumerate();
-        let Some((_, first)) = lines.next() else {
-            kept.write(of)?;
-            return Ok((kept, Vec::new()));
-        };
-        if serde_json::from_str::<Of>(first).ok().as_ref() != Some(of) {
-            bail!(
-                "{}: its runs are of another set of links or another build of bentpipe; move it away, or remove it",
-                kept.path.display()
-            );
+        if whole == 0 {
+            file.write_all(header.as_bytes())
+                .with_context(|| format!("writing {}", place()))?;
         }
-        let runs = lines.map(|(number, line)| {
-            serde_json::from_str(line)
-                .with_context(|| format!("{}, line {}", kept.path.display(), number + 1))
+        let runs = (2..).zip(runs.lines()).map(|(number, line)| {
+            serde_json::from_str(line).with_context(|| format!("{}, line {number}", place()))
         });
         let runs = runs.collect::<anyhow::Result<_>>()?;
-        Ok((kept, runs))
+        Ok((Self { path, file }, runs))
     }
 
     /// One more.
@@ -91,11 +94,7 @@ impl Kept {
     ///
     /// Where it cannot be written; those before it stay.
     pub fn add(&mut self, run: &Run) -> anyhow::Result<()> {
-        self.write(run)
-    }
-
-    fn write(&mut self, line: &impl Serialize) -> anyhow::Result<()> {
-        let line = serde_json::to_string(line)? + "\n";
+        let line = serde_json::to_string(run)? + "\n";
         (self.file.write_all(line.as_bytes()))
             .with_context(|| format!("writing {}", self.path.display()))
     }
@@ -196,6 +195,12 @@ mod tests {
             assert!(refused.contains("move it away, or remove it"), "{refused}");
             assert_eq!(std::fs::read(place.part()).unwrap(), there);
         }
+        std::fs::write(place.part(), "a letter without an end").unwrap();
+        assert!(place.open(7, "this").is_err());
+        assert_eq!(
+            std::fs::read(place.part()).unwrap(),
+            b"a letter without an end"
+        );
         std::fs::write(place.part(), [&there[..], b"{\"link\": true}\n"].concat()).unwrap();
         let refused = format!("{:#}", place.open(7, "this").unwrap_err());
         assert!(refused.contains("out.json.part, line 3"), "{refused}");

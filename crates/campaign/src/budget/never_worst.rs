@@ -201,15 +201,20 @@ pub fn runs_kept<E: Send>(
     Ok(runs)
 }
 
-/// The cells of `controller`, worst first.
-pub fn cells(runs: &[Run], controller: Choice) -> Vec<Cell> {
+/// The runs of each link and controller.
+fn by_link(runs: &[Run]) -> BTreeMap<u64, BTreeMap<Choice, Vec<&Run>>> {
     let mut links: BTreeMap<u64, BTreeMap<Choice, Vec<&Run>>> = BTreeMap::new();
     for run in runs {
         let of_link = links.entry(run.link).or_default();
         of_link.entry(run.controller).or_default().push(run);
     }
+    links
+}
+
+/// The cells of `controller`, worst first.
+pub fn cells(runs: &[Run], controller: Choice) -> Vec<Cell> {
     let mut cells = Vec::new();
-    for (link, runs) in links {
+    for (link, runs) in by_link(runs) {
         let Some(own) = runs.get(&controller) else {
             continue;
         };
@@ -240,6 +245,29 @@ pub fn cells(runs: &[Run], controller: Choice) -> Vec<Cell> {
     }
     cells.sort_by(|one, other| one.score.total_cmp(&other.score));
     cells
+}
+
+/// Of each controller and cell the median over the seeds as a share of the best of all of them, at most 1: 0 where it
+/// has not carried the size in the middle one of its runs. Cells of a size that nobody has carried are left out.
+pub fn shares_of_best(runs: &[Run]) -> BTreeMap<Choice, Vec<f64>> {
+    let mut shares: BTreeMap<Choice, Vec<f64>> = BTreeMap::new();
+    for runs in by_link(runs).values() {
+        for measure in 0..MEASURES.len() {
+            let figure = |run: &&Run| run.figure(measure).unwrap_or(0.0);
+            let medians = (runs.iter()).filter_map(|(controller, runs)| {
+                Some((*controller, median(runs.iter().map(figure))?))
+            });
+            let medians: Vec<_> = medians.collect();
+            let best = medians
+                .iter()
+                .map(|(_, figure)| *figure)
+                .fold(0.0, f64::max);
+            for (controller, figure) in medians.into_iter().filter(|_| best > 0.0) {
+                shares.entry(controller).or_default().push(figure / best);
+            }
+        }
+    }
+    shares
 }
 
 /// On how many of how many links the 95th percentile of `controller`'s queue is at most CUBIC's, in
