@@ -105,10 +105,13 @@ impl Satellite {
                 .on_mark(event.now, in_flight, constants::competitive_mode::BETA);
             return;
         }
-        let standing = self.queue.standing();
-        let queues = self.queue_losses.on_loss(event.now, event.sent, standing);
+        let standing = self.queue.standing_with_jitter();
+        let jitter = self.queue.has_lasting_jitter();
+        let queues = (self.queue_losses).on_loss(event.now, event.sent, standing, jitter);
         let few = self.losses.are_few() && !self.losses.is_trying();
-        let others = self.marked.bytes().is_some() || self.rate < REDUCED_RATE * self.capacity;
+        // What hides in jitter takes from others without a sign of them.
+        let reduced = self.rate < REDUCED_RATE * self.capacity;
+        let others = self.marked.bytes().is_some() || reduced || jitter;
         if queues && few && others && self.has_window() {
             let in_flight = self.was_in_flight();
             self.marked
@@ -120,7 +123,7 @@ impl Satellite {
     /// Whether a queue may bound what is in flight: not without one to speak of, where it is a burst that met a threshold of some
     /// packets, nor on a path for which a window says little, nor where another window holds.
     pub(super) fn has_window(&self) -> bool {
-        self.queue.standing() > MIN_TARGET
+        self.queue.standing_with_jitter() > MIN_TARGET
             && !self.is_short_pipe()
             && self.competitive.window() == 0.0
     }

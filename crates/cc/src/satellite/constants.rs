@@ -282,6 +282,28 @@ pub(super) mod queue {
     pub(in crate::satellite) const JITTER_STEPS: f64 = 150.0;
 }
 
+/// Jitter that lasts; evidence in docs/decisions/0005-satellite-mended.md, *Jitter that lasts*.
+pub(super) mod lasting_jitter {
+    use bentpipe_units::Span;
+
+    /// Not looked for where the round trip is as long as this: slots of 512 kbit/s on GEO look alike, and cost 6 % there.
+    pub(in crate::satellite) const LONG: Span = Span::from_millis(200);
+    /// Frames come too fast in less than this share of the time that the path takes for what they acknowledge, and in which it left.
+    pub(in crate::satellite) const FAST: f64 = 0.5;
+    /// Least that is counted, seconds: timestamps of a busy machine are off by as much.
+    pub(in crate::satellite) const LEAST: f64 = 0.001;
+    /// Behind a gap of this share of the fall a host has read late.
+    pub(in crate::satellite) const HOST: f64 = 0.5;
+    /// Round trips for which one counts, and fewest and most that do.
+    pub(in crate::satellite) const ROUND_TRIPS: u64 = 20;
+    pub(in crate::satellite) const FEWEST: usize = 2;
+    pub(in crate::satellite) const MOST: usize = 16;
+    /// Half of the most by which two values differ that are drawn evenly, in mean differences.
+    pub(in crate::satellite) const HALF: f64 = 1.5;
+    /// And what is taken for jitter in this way at most, share of the base round trip: twice that is no queue.
+    pub(in crate::satellite) const MOST_SHARE: f64 = 0.5;
+}
+
 /// Queues that come and go within a round trip.
 pub(super) mod brief_queue {
     /// Share of the target above which a sample may have met a queue.
@@ -434,8 +456,9 @@ pub(super) mod queue_losses {
     pub(in crate::satellite) const CHANCE: f64 = 0.5;
     /// Gain with which the mean follows.
     pub(in crate::satellite) const GAIN: f64 = 0.125;
-    /// Mean rank from which losses are the queue's.
+    /// Mean rank from which losses are the queue's, and the same where jitter that lasts blurs ranks (decision 0005, *Jitter that lasts*).
     pub(in crate::satellite) const HIGH: f64 = 0.75;
+    pub(in crate::satellite) const HIGH_IN_JITTER: f64 = 0.65;
 }
 
 /// Beside somebody who keeps the queue full.

@@ -81,6 +81,8 @@ impl Satellite {
         // What is given and what was asked for even out over so long.
         let over = match self.on_demand.seen {
             true => self.on_demand_time(),
+            // What jitter has held comes in one go.
+            false if self.queue.has_lasting_jitter() => rtt.max(MIN_RATE_INTERVAL),
             false => rtt,
         };
         if !app_limited

@@ -8,7 +8,7 @@
 //!   first byte the sender knows the link and need not double its window up to it.
 //! - [`start`]: what the train has shown is tried; where it shows nothing, slow start.
 //! - [`trial`]: whether the path carries what a train has shown, and, beside marks, whether anybody shares it.
-//! - [`queue`]: how much of the round-trip time is standing queue.
+//! - [`queue`]: how much of the round-trip time is standing queue, and what [`lasting_jitter`] is none.
 //! - [`cruise`]: pace at the rate at which the path delivers, corrected so
 //!   that the own share of the standing queue becomes [`TARGET`](constants::TARGET) times the square
 //!   root of the pipe. A packet lost by the radio counts as carried; one that a long
@@ -38,6 +38,7 @@ mod trial;
 mod target;
 mod stalls;
 mod queue;
+mod lasting_jitter;
 mod brief_queue;
 mod cruise;
 mod rate_fall;
@@ -165,6 +166,8 @@ pub struct Satellite {
     /// Rounds in a row without a queue, and after how many another train leaves.
     rounds_without_queue: u32,
     train_after: u32,
+    /// Slow start has ended for something that stood, and it is not known yet whether that was jitter.
+    left_for_queue: bool,
     /// Whether the base round trip has stayed what it was since the train left.
     base_steady: bool,
     /// Congestion of packets sent until then has been answered.
@@ -253,6 +256,7 @@ impl Satellite {
             start_trains: START_TRAINS,
             rounds_without_queue: 0,
             train_after: TRAIN_ROUNDS,
+            left_for_queue: false,
             base_steady: true,
             recovery_from: None,
             silence: Silence::new(),
@@ -355,7 +359,7 @@ impl Satellite {
         let own = self.own_window();
         (self.marked).on_round(now, self.rtt().as_secs_f64(), self.packet, own);
         self.careful_rounds = self.careful_rounds.saturating_sub(1);
-        self.queue_losses.on_round(self.queue.standing());
+        (self.queue_losses).on_round(self.queue.standing_with_jitter());
         self.marked_target = (self.marked_target + MARK_FORGOTTEN).min(1.0);
         if self.phase == Phase::Cruise
             && now >= self.blackout_losses_until.max(self.hold_until)
@@ -376,7 +380,7 @@ impl Satellite {
             return;
         }
         self.rounds += 1;
-        if self.is_train_in_doubt() {
+        if self.is_train_in_doubt() || self.has_left_for_jitter(lost > 0) {
             self.start_slow_start(now, self.twice_arrived(acked as f64));
             return;
         }
@@ -522,7 +526,8 @@ impl Controller for Satellite {
         } else {
             Span::ZERO
         };
-        (self.queue).on_acks_done(now, self.rtt(), grain, self.packet, self.per_byte());
+        let (per_byte, capacity) = (self.per_byte(), self.capacity.max(self.rate));
+        (self.queue).on_acks_done(now, self.rtt(), grain, self.packet, per_byte, capacity);
         if let Some((sample, standing)) = self.queue.latest() {
             self.raise_probe.on_sample(now, sample, standing);
         }
@@ -566,7 +571,7 @@ impl Controller for Satellite {
                     }
                     self.ask_in_slow_start();
                 } else if !self.train.is_out() && self.is_full() && !self.is_behind_silence(now) {
-                    self.leave_slow_start(now);
+                    self.leave_slow_start_for_queue(now);
                 }
             }
             Phase::SlowStart { .. } => self.slow_start(now, app_limited),
@@ -595,11 +600,12 @@ impl Controller for Satellite {
     fn on_lost(&mut self, packet: Lost) {
         self.frame.1 += packet.bytes;
         // A packet lost by the radio has used the transmitter. One that found the queue
-        // full, that left in a blackout, or that is one of a whole burst has not.
+        // full, that left in a blackout, or that is one of a whole burst has not; where jitter hides queues none counts.
         let congestion = self.queue_is_long()
             || matches!(self.phase, Phase::SlowStart { .. })
             || self.round.loss > HIGH_LOSS.min(2.0 * self.losses.limit())
             || self.losses.is_trying()
+            || self.queue.has_lasting_jitter()
             || packet.now < self.blackout_losses_until
             || self.frame.1 > BURST * self.frame.0.max(1);
         // What a silence has taken along does not say how much the path carries.

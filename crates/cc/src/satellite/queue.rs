@@ -3,7 +3,7 @@
 //! The base is the least round-trip time of the last ten seconds. The standing
 //! queue is the least of the last eighth of a round trip above it (as in Copa,
 //! NSDI 2018, section 2.1): jitter and delayed acknowledgements only ever add. Where
-//! samples jump, by slots of a return link say, the eighth becomes up to a round trip.
+//! samples jump, by slots of a return link say, or jitter lasts for longer than that, the eighth becomes up to a round trip.
 //!
 //! The base is a full packet's. At 1.5 Mbit/s one takes 8 ms longer to leave than what a handshake sends, as
 //! long as a queue of a quarter of a round trip of 30 ms: where only shorter packets have shown the base, the
@@ -13,7 +13,9 @@ use std::collections::VecDeque;
 
 use bentpipe_units::{Span, Time};
 
+use super::constants::lasting_jitter::{HALF, LONG, MOST_SHARE};
 use super::constants::queue::*;
+use super::lasting_jitter::{Frame, LastingJitter};
 use crate::Acked;
 use crate::convert::whole;
 
@@ -35,10 +37,14 @@ pub(super) struct Queue {
     last: Option<Span>,
     /// What stands up to so many seconds is jitter.
     floor: f64,
+    /// Bytes acknowledged since the latest frame.
+    acked: u64,
+    lasting_jitter: LastingJitter,
 }
 
 impl Queue {
     pub(super) fn on_acked(&mut self, packet: &Acked) {
+        self.acked += packet.bytes;
         // The newest packet of a frame waited least for its acknowledgement.
         if self.newest.is_none_or(|newest| newest.sent <= packet.sent) {
             self.newest = Some(*packet);
@@ -46,7 +52,7 @@ impl Queue {
     }
 
     /// A frame is complete; steps of `grain` may be the queue's own. Full packets have so many bytes, `packet`, of which each
-    /// takes `per_byte` seconds, 0 when that is unknown.
+    /// takes `per_byte` seconds, 0 when that is unknown; the path was seen to carry `capacity` bytes per second.
     pub(super) fn on_acks_done(
         &mut self,
         now: Time,
@@ -54,12 +60,27 @@ impl Queue {
         grain: Span,
         packet: f64,
         per_byte: f64,
+        capacity: f64,
     ) {
         let Some(newest) = self.newest.take() else {
             return;
         };
         self.per_byte = per_byte;
         let sample = newest.rtt();
+        let base = self.base().map_or(sample, |base| base.min(sample));
+        let frame = Frame {
+            now,
+            sent: newest.sent,
+            bytes: std::mem::take(&mut self.acked),
+            capacity,
+            above: sample.as_secs_f64() - base.as_secs_f64(),
+            stood: self.above_base(),
+            rtt,
+        };
+        // On long ways slots of a return link look alike.
+        if base < LONG {
+            self.lasting_jitter.on_frame(&frame);
+        }
         if let Some(last) = self.last.replace(sample) {
             let step = sample.as_nanos().abs_diff(last.as_nanos());
             let step = step
@@ -126,7 +147,18 @@ impl Queue {
 
     /// Seconds of jitter, where there is any to speak of.
     pub(super) fn noise(&self) -> f64 {
+        let most = MOST_SHARE * self.base().map_or(0.0, Span::as_secs_f64);
+        let lasting = HALF * self.lasting_jitter.mean();
+        self.noise_of_steps().max(lasting.min(most))
+    }
+
+    fn noise_of_steps(&self) -> f64 {
         if self.is_noisy() { self.jitter() } else { 0.0 }
+    }
+
+    /// Whether there is jitter that lasts.
+    pub(super) fn has_lasting_jitter(&self) -> bool {
+        self.lasting_jitter.mean() > 0.0
     }
 
     /// Whether samples jump: by slots of the return link, or by jitter.
@@ -136,7 +168,16 @@ impl Queue {
 
     /// Seconds of standing queue.
     pub(super) fn standing(&self) -> f64 {
-        (self.above_base() - self.floor.max(2.0 * self.noise())).max(0.0)
+        self.above(self.noise())
+    }
+
+    /// The same, and jitter that lasts.
+    pub(super) fn standing_with_jitter(&self) -> f64 {
+        self.above(self.noise_of_steps())
+    }
+
+    fn above(&self, noise: f64) -> f64 {
+        (self.above_base() - self.floor.max(2.0 * noise)).max(0.0)
     }
 
     fn above_base(&self) -> f64 {

@@ -39,8 +39,14 @@ impl QueueLosses {
     }
 
     /// Packets are lost, the newest of which left at `sent`, while so many seconds of queue stand. Whether this is
-    /// the first loss of a recovery period (RFC 9002, section 7.3.2), and a queue's.
-    pub(super) fn on_loss(&mut self, now: Time, sent: Time, standing: f64) -> bool {
+    /// the first loss of a recovery period (RFC 9002, section 7.3.2), and a queue's. In jitter that lasts ranks say less.
+    pub(super) fn on_loss(
+        &mut self,
+        now: Time,
+        sent: Time,
+        standing: f64,
+        in_jitter: bool,
+    ) -> bool {
         if self.recovery_from.is_some_and(|from| sent <= from) {
             return false;
         }
@@ -57,6 +63,6 @@ impl QueueLosses {
         );
         let rank = (below + CHANCE * (same + 1.0)) / (self.stood.len() as f64 + 1.0);
         self.rank += GAIN * (rank - self.rank);
-        self.rank > HIGH
+        self.rank > if in_jitter { HIGH_IN_JITTER } else { HIGH }
     }
 }

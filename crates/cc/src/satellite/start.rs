@@ -226,8 +226,21 @@ impl Satellite {
             && !self.is_behind_silence(now)
             && (full || self.is_full())
         {
-            self.leave_slow_start(now);
+            self.leave_slow_start_for_queue(now);
         }
+    }
+
+    /// Something stands, which may be a queue, or jitter that lasts.
+    pub(super) fn leave_slow_start_for_queue(&mut self, now: Time) {
+        self.left_for_queue = true;
+        self.leave_slow_start(now);
+    }
+
+    /// Once, whether it is known by now to have been jitter, in a round that has `lost` some packets, or none.
+    pub(super) fn has_left_for_jitter(&mut self, lost: bool) -> bool {
+        let bound = self.competitive.window() > 0.0 || self.marked.bytes().is_some();
+        let jitter = self.left_for_queue && self.queue.has_lasting_jitter();
+        jitter && !lost && !bound && std::mem::take(&mut self.left_for_queue)
     }
 
     /// There is a queue: what it delivers is what the path carries.
