@@ -342,6 +342,16 @@ macro_rules! classes {
                 "beside CUBIC, PIE with ECN",
                 "queue.pie = { limit = \"500 kB\", ecn = true }"
             ),
+            beside_cubic!(
+                $host,
+                "beside CUBIC, CoDel, jitter of up to 8 ms every 20 ms",
+                "jitter = { up_to = \"8 ms\", every = \"20 ms\" }, queue.codel = { limit = \"500 kB\" }"
+            ),
+            beside_cubic!(
+                $host,
+                "beside CUBIC, PIE, jitter of up to 8 ms every 20 ms",
+                "jitter = { up_to = \"8 ms\", every = \"20 ms\" }, queue.pie = { limit = \"500 kB\" }"
+            ),
             alike!($host, "four alike, 100 ms", 4, 10),
             alike!($host, "eight alike, 100 ms", 8, 18),
         ]

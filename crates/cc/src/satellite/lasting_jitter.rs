@@ -55,7 +55,7 @@ impl LastingJitter {
     pub(super) fn on_frame(&mut self, frame: &Frame) {
         let Frame { now, sent, .. } = *frame;
         let (before, sent_before) = self.last.unwrap_or((now, sent));
-        // Others may overtake a packet: its round trip says nothing.
+        // A packet that others have overtaken says nothing of the queue.
         if sent < sent_before {
             return;
         }
@@ -95,5 +95,83 @@ impl LastingJitter {
         }
         let sum: f64 = self.falls.iter().map(|(_, jitter)| jitter).sum();
         sum / self.falls.len() as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::convert::whole;
+
+    const BASE: f64 = 0.03;
+    /// Seconds between two frames, and bytes of each: 80 Mbit/s.
+    const APART: f64 = 0.001;
+    const BYTES: u64 = 10_000;
+
+    fn at(seconds: f64) -> Time {
+        Time::ZERO + Span::from_nanos(whole(1e9 * seconds))
+    }
+
+    /// What is seen of frames whose packets left a millisecond apart, `delay` seconds later than on an empty path or when the one before
+    /// came; `stood` seconds are taken to stand until then, and the path to carry `capacity`.
+    fn seen(count: u32, capacity: f64, delay: fn(f64) -> f64, stood: fn(f64) -> f64) -> f64 {
+        let (mut jitter, mut came) = (LastingJitter::default(), 0.0_f64);
+        for index in 0..count {
+            let left = f64::from(index) * APART;
+            came = came.max(left + BASE + delay(left));
+            jitter.on_frame(&Frame {
+                now: at(came),
+                sent: at(left),
+                bytes: BYTES,
+                capacity,
+                above: came - left - BASE,
+                stood: stood(left),
+                rtt: Span::from_millis(30),
+            });
+        }
+        jitter.mean()
+    }
+
+    /// 8 ms for 20 ms, then none for 20.
+    fn lasts(left: f64) -> f64 {
+        if left % 0.04 < 0.02 { 0.008 } else { 0.0 }
+    }
+
+    #[test]
+    fn jitter_that_ends_is_seen_by_how_fast_it_does() {
+        let mean = seen(200, 1e7, lasts, |_| 0.008);
+        assert!((0.006..=0.008).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn what_did_not_stand_before_was_no_queue_to_be_doubted() {
+        assert_eq!(seen(200, 1e7, lasts, |_| 0.0), 0.0);
+    }
+
+    /// A queue grows to 16 ms in 20 and runs off in 40: then acknowledgements come 0.6 ms apart, of packets that left a millisecond apart.
+    #[test]
+    fn a_queue_falls_no_faster_than_it_drains() {
+        let queue = |left: f64| {
+            let into = left % 0.06;
+            (0.8 * into).min(0.4 * (0.06 - into))
+        };
+        assert_eq!(seen(200, 1.2e7, queue, |_| 0.016), 0.0);
+    }
+
+    /// Every 40 ms a host reads nothing for 10 ms, and then all in one go.
+    #[test]
+    fn a_host_that_reads_late_is_no_jitter() {
+        let stall = |left: f64| {
+            let into = left % 0.04;
+            if into < 0.01 { 0.01 - into } else { 0.0 }
+        };
+        assert_eq!(seen(200, 1e7, stall, |_| 0.008), 0.0);
+    }
+
+    #[test]
+    fn what_has_ended_is_forgotten() {
+        let ends = |left: f64| if left < 0.2 { lasts(left) } else { 0.0 };
+        assert!(seen(200, 1e7, ends, |_| 0.008) > 0.0);
+        assert_eq!(seen(1200, 1e7, ends, |_| 0.008), 0.0);
     }
 }

@@ -77,9 +77,10 @@ impl Queue {
             stood: self.above_base(),
             rtt,
         };
-        // On long ways slots of a return link look alike.
-        if base < LONG {
-            self.lasting_jitter.on_frame(&frame);
+        match base < LONG {
+            true => self.lasting_jitter.on_frame(&frame),
+            // On long ways slots of a return link look alike, and what was known is of another path.
+            false => self.lasting_jitter = LastingJitter::default(),
         }
         if let Some(last) = self.last.replace(sample) {
             let step = sample.as_nanos().abs_diff(last.as_nanos());
