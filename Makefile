@@ -12,7 +12,7 @@ PYTHON := $(VENV)/bin/python
 # Runs a command where network namespaces can be made: as root as it is, otherwise in a user namespace.
 NETADMIN := scripts/with-namespaces
 
-.PHONY: help setup build demo demo-quick test lint unit e2e rough bench conformance controllers budgets studies schemas types fuzz install static deb fmt lock clean
+.PHONY: help setup build demo demo-quick test test-long lint unit e2e rough bench conformance controllers budgets studies schemas types fuzz install static deb fmt lock clean
 
 help: ## these lines
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,7 +62,7 @@ fuzz: ## properties on cases drawn anew, then every fuzz target for FUZZ_SECONDS
 	@for target in $$(cargo fuzz list); do \
 		cargo fuzz run --sanitizer none $$target -- -max_total_time=$(FUZZ_SECONDS) -timeout=10 || exit 1; done
 
-test: lint unit e2e ## everything: lints, unit tests, properties, conversations, end to end in namespaces
+test: lint unit e2e ## lints, unit tests, properties, conversations, end to end in namespaces: all but what takes long
 
 lint: setup ## formatting, clippy, ruff, mypy
 	cargo fmt --all --check
@@ -72,14 +72,21 @@ lint: setup ## formatting, clippy, ruff, mypy
 # Properties are tried on the same cases each time; `make fuzz` draws others.
 PROPTEST_RNG_SEED ?= 1
 export PROPTEST_RNG_SEED
+LAB_TESTS := $(PYTHON) -m pytest -q -c lab/pyproject.toml -n 2 lab/tests
+E2E_TESTS := $(NETADMIN) --or-skip $(PYTHON) -m pytest -c lab/pyproject.toml --rootdir e2e -n 8 --dist loadscope e2e
 unit: setup ## the tests of the crates and of the lab
 	cargo test --workspace --locked
-	BENTPIPE=$(CHECKED) $(PYTHON) -m pytest -q -c lab/pyproject.toml -n 2 lab/tests
+	BENTPIPE=$(CHECKED) $(LAB_TESTS) -m "not long"
 
 e2e: setup ## real programs through a real tunnel, in network namespaces
 	@# The binary as the unit tests have it: built for itself its dependencies lack what tests ask of them, and are compiled anew.
 	cargo test --workspace --locked --no-run --test emulate
-	@BENTPIPE=$(CHECKED) $(NETADMIN) --or-skip $(PYTHON) -m pytest -c lab/pyproject.toml --rootdir e2e -n 6 --dist loadscope e2e
+	@BENTPIPE=$(CHECKED) $(E2E_TESTS) -m "not long"
+
+test-long: setup ## the tests that `make test` leaves out, because they take long: some twelve minutes on two processors
+	cargo test --workspace --locked -- --ignored
+	BENTPIPE=$(CHECKED) $(LAB_TESTS) -m long
+	@BENTPIPE=$(CHECKED) $(E2E_TESTS) -m long
 
 ROUGH_S ?= 1200
 rough: setup build ## rough weather for ROUGH_S seconds (1200), ROUGH_SEED says which: both ends killed, moved, flooded, starved

@@ -62,6 +62,7 @@ def noted(campaign: directory.Campaign) -> Counter[tuple[str, int]]:
     return Counter((event["point"], event["repetition"]) for event in events if event["event"] == "run")
 
 
+@pytest.mark.long
 def test_both_clocks_in_one_campaign(tmp_path: Path) -> None:
     campaign = begun(tmp_path)
     assert execute(campaign) is engine.Ending.DONE
@@ -83,6 +84,7 @@ def test_both_clocks_in_one_campaign(tmp_path: Path) -> None:
     assert tables.read(campaign.directory).height >= 16
 
 
+@pytest.mark.long
 def test_killed_in_real_time_it_loses_the_run_in_flight_and_leaves_nothing_behind(tmp_path: Path) -> None:
     campaign = begun(
         tmp_path, PLAN.replace('["virtual", "real"]', '"real"').replace("repetitions = 2", "repetitions = 6")

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from bentpipe_lab.campaign import directory
 from bentpipe_lab.campaign.store import PROVENANCE
 from conversation import PATIENCE_S
@@ -39,6 +41,7 @@ say begin $lab run "$plan" --out "$disk/another"
 """
 
 
+@pytest.mark.long
 def test_a_full_disk_costs_nothing_that_was_measured(tmp_path: Path) -> None:
     plan, disk, kept = tmp_path / "plan.toml", tmp_path / "disk", tmp_path / "kept"
     plan.write_text(PLAN)

@@ -145,6 +145,7 @@ def left(machines: Machines) -> list[str]:
     return [command for command in commands if "sshd" not in command]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("link", ["emulated", "real"])
 def test_a_download_between_two_other_machines(machines: Machines, installed: Path, tmp_path: Path, link: str) -> None:
     hosts = machines.table(link, python=str(early_python(tmp_path)))

@@ -39,6 +39,7 @@ def tree(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.long
 def test_it_names_what_the_binary_needs(package: Path) -> None:
     depends = output("dpkg-deb", "-f", package, "Depends").strip().split(", ")
     assert "adduser" in depends
@@ -47,6 +48,7 @@ def test_it_names_what_the_binary_needs(package: Path) -> None:
     assert needs_libc == is_linked, depends
 
 
+@pytest.mark.long
 def test_it_has_pages_completions_and_units_for_the_binary_in_it(tree: Path) -> None:
     binary = tree / "usr/bin/bentpipe"
     assert output(binary, "--version") == output(host.binary(), "--version")
@@ -61,6 +63,7 @@ def test_it_has_pages_completions_and_units_for_the_binary_in_it(tree: Path) -> 
         assert set(commands) == {"/usr/bin/bentpipe"}
 
 
+@pytest.mark.long
 def test_its_files_belong_to_root_and_its_scripts_can_be_read(package: Path, tmp_path: Path) -> None:
     for line in output("dpkg-deb", "-c", package).splitlines():
         mode, owner = line.split()[:2]

@@ -132,6 +132,7 @@ def trouble(row: Row, what: str, count: int, seconds: float) -> Process:
     return clients
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["default", "h3-capable"])
 def test_a_next_hop_that_cannot_be_had_is_told_of(row: Row, mode: str) -> None:
     authority = Authority(row.directory)
@@ -191,6 +192,7 @@ def test_a_next_hop_that_cannot_be_had_is_told_of(row: Row, mode: str) -> None:
         works(row, "good.test")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("what", ["silent", "half"])
 def test_clients_that_say_nothing_leave_nothing_behind(row: Row, what: str) -> None:
     row.server("--max-connections", str(MOST))
@@ -212,6 +214,7 @@ def test_clients_that_say_nothing_leave_nothing_behind(row: Row, what: str) -> N
     settles(proxy, one_round)
 
 
+@pytest.mark.long
 def test_ten_thousand_streams_that_are_given_up_leave_nothing_behind(row: Row) -> None:
     row.server()
     proxy = row.one()

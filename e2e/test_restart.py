@@ -47,6 +47,7 @@ def geo_tunnel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bent
         yield start_bentpipe(path, transport)
 
 
+@pytest.mark.long
 def test_the_first_session_after_a_restart_of_both_has_left_slow_start_behind(geo_tunnel: Bentpipe) -> None:
     """The window before the first large download is seen after one of 100 bytes, which cannot have opened it."""
     assert first_window_kb(geo_tunnel) <= 4 * INITIAL_KB

@@ -4,7 +4,7 @@ After each blow: every transfer has ended whole or by reset and none is stuck; t
 what the hosts said has left the terminal outside the tunnel; memory is within its bound, as the kernel counts it;
 and no rule, socket, descriptor or flood of log lines is left behind.
 
-`make test` strikes each blow once, `make rough` (BENTPIPE_ROUGH_S seconds, BENTPIPE_ROUGH_SEED) at random.
+`make test-long` strikes each blow once, `make rough` (BENTPIPE_ROUGH_S seconds, BENTPIPE_ROUGH_SEED) at random.
 """
 
 import os
@@ -248,6 +248,7 @@ BLOWS: tuple[Callable[[Bentpipe], None], ...] = (
 )
 
 
+@pytest.mark.long
 def test_rough_weather(path: Topology, state: Path) -> None:
     assert state.is_dir()
     server = Server(path)

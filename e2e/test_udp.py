@@ -88,6 +88,7 @@ def test_what_the_gateway_must_not_reach_is_not_reached(tunnel: Bentpipe) -> Non
         assert private.clients == []
 
 
+@pytest.mark.long
 def test_ten_thousand_flows_are_open_at_once(tunnel: Bentpipe) -> None:
     path = tunnel.path
     ends = {"terminal": tunnel.terminal, "gateway": tunnel.gateway}

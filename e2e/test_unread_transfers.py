@@ -44,6 +44,7 @@ def descriptors(count: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("upload", [False, True])
 def test_transfers_that_nobody_reads_stay_within_memory(path: Topology, upload: bool) -> None:
     tunnel = start_bentpipe(path, Transport(memory=f"{MEMORY_MIB} MiB"))
@@ -57,6 +58,7 @@ def test_transfers_that_nobody_reads_stay_within_memory(path: Topology, upload: 
         fills(tunnel, clients if upload else servers)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("upload", [False, True])
 def test_what_the_kernel_holds_after_readers_have_stopped_is_bounded(path: Topology, upload: bool) -> None:
     """Each is read fast, for which the kernel opens its window wide, and then not at all."""

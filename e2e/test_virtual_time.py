@@ -45,7 +45,7 @@ class Agreement:
 @pytest.mark.parametrize(
     "agreement",
     [
-        pytest.param(Agreement("geo", ("download 2 MB", "download 10 MiB")), id="geo"),
+        pytest.param(Agreement("geo", ("download 2 MB", "download 10 MiB")), id="geo", marks=pytest.mark.long),
         pytest.param(Agreement("leo", ("download 10 MiB",)), id="leo"),
     ],
 )

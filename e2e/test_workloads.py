@@ -116,6 +116,7 @@ def test_a_browser_loads_pages_by_http3_through_splitting_proxies(
         assert line["result"]["metrics"]["objects_from_cache"] == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("direction", ["download", "upload"])
 def test_iperf3_tells_window_and_round_trip_time_of_the_sender(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], direction: str
@@ -146,6 +147,7 @@ def test_an_application_does_its_work(tmp_path: Path, capsys: pytest.CaptureFixt
         assert line["result"]["bytes_received"] > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("load", ["download", "upload"])
 def test_delays_are_told_beside_the_load(tmp_path: Path, capsys: pytest.CaptureFixture[str], load: str) -> None:
     line = measured(tmp_path, capsys, "delay under load", {"load": load})
@@ -158,6 +160,7 @@ def test_delays_are_told_beside_the_load(tmp_path: Path, capsys: pytest.CaptureF
         assert metrics["request_p95_s"] >= metrics["request_median_s"] > metrics["ping_median_s"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("direction", ["download", "upload"])
 def test_quic_is_measured_at_both_ends(tmp_path: Path, capsys: pytest.CaptureFixture[str], direction: str) -> None:
     line = measured(tmp_path, capsys, "perf", {"direction": direction, "initial_window": "32"})

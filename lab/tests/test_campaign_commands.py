@@ -73,6 +73,7 @@ def test_a_campaign_from_its_plan_to_its_export(tmp_path: Path) -> None:
     assert pl.read_csv(tmp_path / "export" / "runs.csv").height == 8
 
 
+@pytest.mark.long
 def test_what_a_campaign_is_doing_is_told_whatever_it_is(tmp_path: Path) -> None:
     plan, out = written(tmp_path, PLAN), tmp_path / "out"
     campaign = directory.begin(*commands.prepared(plan), out, None)
@@ -92,6 +93,7 @@ def test_what_a_campaign_is_doing_is_told_whatever_it_is(tmp_path: Path) -> None
     assert "small: done; 8 of 8 runs" in lab("status", out)[1]
 
 
+@pytest.mark.long
 def test_runs_are_tried_again_by_verdict(tmp_path: Path) -> None:
     plan, out = written(tmp_path, LOST), tmp_path / "out"
     code, said = lab("run", plan, "--out", out)
@@ -137,6 +139,7 @@ controller = ["bbr3", "satellite"]
 """
 
 
+@pytest.mark.long
 def test_the_size_of_an_effect_is_told_in_virtual_time(tmp_path: Path) -> None:
     """The same points over another link: all runs are slower, or none is."""
     for name, rate in (("before", "20 Mbit/s"), ("after", "10 Mbit/s"), ("again", "20 Mbit/s")):
@@ -200,6 +203,7 @@ def test_places_that_are_wrong_are_told(tmp_path: Path) -> None:
     assert (code, "points.json" in said, "damaged" in said) == (1, True, True), said
 
 
+@pytest.mark.long
 def test_a_campaign_that_was_moved_is_whole(tmp_path: Path) -> None:
     plan, out, moved = written(tmp_path, PLAN), tmp_path / "out", tmp_path / "moved"
     assert lab("run", plan, "--out", out)[0] == 0
@@ -212,6 +216,7 @@ def test_a_campaign_that_was_moved_is_whole(tmp_path: Path) -> None:
     assert (code, "8 runs were done before" in said, out.exists()) == (0, True, False), said
 
 
+@pytest.mark.long
 def test_runs_that_are_gone_are_told_and_an_earlier_report_stands(tmp_path: Path) -> None:
     plan, out, kept = written(tmp_path, PLAN), tmp_path / "out", tmp_path / "kept"
     assert lab("run", plan, "--out", out, "--store", "kept", cwd=tmp_path)[0] == 0

@@ -117,6 +117,7 @@ def test_a_controller_that_nobody_has_is_told_before_anything_starts(tmp_path: P
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_killed_it_loses_what_was_in_flight_and_goes_on_to_the_same_bytes(
     tmp_path: Path, uninterrupted: dict[str, bytes]
 ) -> None:
@@ -134,6 +135,7 @@ def test_killed_it_loses_what_was_in_flight_and_goes_on_to_the_same_bytes(
     assert set(noted(campaign).values()) == {1}
 
 
+@pytest.mark.long
 def test_interrupted_it_ends_in_order_and_can_be_resumed(tmp_path: Path, uninterrupted: dict[str, bytes]) -> None:
     campaign = begun(tmp_path, LONGER)
     with program("bentpipe_lab", "resume", str(campaign.directory)) as child:
@@ -150,6 +152,7 @@ def test_interrupted_it_ends_in_order_and_can_be_resumed(tmp_path: Path, uninter
     assert kept(campaign) == uninterrupted
 
 
+@pytest.mark.long
 def test_paused_it_stops_and_can_be_resumed(tmp_path: Path, uninterrupted: dict[str, bytes]) -> None:
     campaign = begun(tmp_path, LONGER)
     endings: list[int] = []
@@ -183,6 +186,7 @@ def worker(scheduler: str) -> contextlib.AbstractContextManager["subprocess.Pope
     return program("distributed.cli.dask_worker", scheduler, "--nthreads", "1", "--no-nanny", "--no-dashboard")
 
 
+@pytest.mark.long
 def test_a_scheduler_and_two_workers_give_the_same_bytes_and_a_killed_one_costs_what_it_had_in_flight(
     tmp_path: Path, scheduler: str, uninterrupted: dict[str, bytes]
 ) -> None:
@@ -204,6 +208,7 @@ def program_of(
     return program("bentpipe_lab", "resume", str(campaign.directory), "--scheduler", scheduler)
 
 
+@pytest.mark.long
 def test_no_scheduler_is_told(tmp_path: Path) -> None:
     campaign = begun(tmp_path, SMALL)
     with pytest.raises(LabError, match=r"no Dask scheduler answers at tcp://127.0.0.1:1"):
@@ -231,6 +236,7 @@ def test_a_worker_without_the_lab_is_told_before_anything_begins(tmp_path: Path,
     assert not noted(campaign)
 
 
+@pytest.mark.long
 def test_a_scheduler_that_dies_is_told_and_what_was_done_is_kept(
     tmp_path: Path, uninterrupted: dict[str, bytes]
 ) -> None:
@@ -249,6 +255,7 @@ def test_a_scheduler_that_dies_is_told_and_what_was_done_is_kept(
     assert kept(campaign) == uninterrupted
 
 
+@pytest.mark.long
 def test_a_full_disk_loses_nothing_that_was_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uninterrupted: dict[str, bytes]
 ) -> None:
@@ -361,6 +368,7 @@ sys.exit(code)
     assert campaign.store.result(failed[0])["detail"] == "the simulator: it panicked"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("endless", "not_tried"), [({2}, 0), ({1, 2, 3, 4}, 1)])
 def test_a_run_that_never_ends_costs_no_other_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endless: set[int], not_tried: int
@@ -435,6 +443,7 @@ def test_a_campaign_does_not_go_on_over_another_link_than_it_was_begun_with(tmp_
     assert not list(campaign.store.complete())
 
 
+@pytest.mark.long
 def test_what_it_was_gone_on_with_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     campaign = begun(tmp_path, SMALL)
     execute(campaign)
@@ -461,6 +470,7 @@ def test_a_pause_window_holds_everything_back(tmp_path: Path, monkeypatch: pytes
     assert looks[:4] == [True] * 4
 
 
+@pytest.mark.long
 def test_a_link_that_loses_everything_ends_in_time(tmp_path: Path) -> None:
     campaign = begun(tmp_path, SMALL + '"scenario.forward.loss" = "100 %"\n')
     assert all(point["limit_s"] <= 3600 for point in campaign.points())
@@ -588,6 +598,7 @@ def test_a_journal_of_another_version_is_told(tmp_path: Path) -> None:
         execute(campaign)
 
 
+@pytest.mark.long
 def test_ctrl_c_again_and_again_ends_it_in_order_all_the_same(tmp_path: Path, uninterrupted: dict[str, bytes]) -> None:
     campaign = begun(tmp_path, LONGER)
     command = [sys.executable, "-m", "bentpipe_lab", "resume", str(campaign.directory)]

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bentpipe_lab.campaign import directory, engine
 from bentpipe_lab.net import host
 from bentpipe_lab.records.verdict import Verdict
@@ -63,6 +65,7 @@ workload = "perf"
                 os.kill(process, signal.SIGKILL)
 
 
+@pytest.mark.long
 @needs_root
 def test_killed_in_real_time_its_paths_go_with_it_and_it_goes_on(tmp_path: Path) -> None:
     text = """

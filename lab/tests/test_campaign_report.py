@@ -95,6 +95,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> directory.Campaign:
     return made
 
 
+@pytest.mark.long
 def test_late_attempts_count_nowhere_and_failures_are_not_averaged(campaign: directory.Campaign) -> None:
     rows = analysis.rows(tables.read(campaign.directory))
     assert len(rows) == 36, "direct has no controller"
@@ -120,6 +121,7 @@ def test_the_same_runs_give_the_same_tables(campaign: directory.Campaign) -> Non
     assert [path.read_bytes() for path in tables.write(campaign)] == before
 
 
+@pytest.mark.long
 def test_figures_come_with_their_data_and_can_be_drawn_without_the_runs(
     campaign: directory.Campaign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +151,7 @@ def test_a_point_without_a_run_that_ended_well_stands_among_the_medians(tmp_path
     assert (line["n_ok"], line["n_total"], line["median_s"]) == (0, 2, None)
 
 
+@pytest.mark.long
 def test_every_figure_says_of_how_many_runs_it_is(campaign: directory.Campaign) -> None:
     rows = analysis.rows(tables.read(campaign.directory))
     for chart in charts.all_charts(rows, campaign.directory / tables.SAMPLES_TABLE):
@@ -270,6 +273,7 @@ def test_pages_have_one_distribution_together(tmp_path: Path) -> None:
     assert all(20 <= count <= 24 for count in whole["len"])
 
 
+@pytest.mark.long
 def test_tcp_and_quic_over_one_link_are_drawn_beside_each_other(tmp_path: Path) -> None:
     text = TEXT.replace('["direct", "bentpipe"]', '"direct"').replace(
         '["first byte", "page HTTP/2"]', '["iperf3", "perf", "first byte"]'
@@ -360,6 +364,7 @@ def test_tables_that_are_damaged_or_of_another_version_are_named(tmp_path: Path)
         commands.report(made.directory, Console(file=io.StringIO()))
 
 
+@pytest.mark.long
 def test_a_directory_that_nobody_can_write_to_can_be_looked_at(tmp_path: Path) -> None:
     made = made_up(tmp_path / "kept", TEXT.replace("repetitions = 8", "repetitions = 1"), samples=0)
     script = (
@@ -410,6 +415,7 @@ class ToySystem(System):
         raise NotImplementedError
 
 
+@pytest.mark.long
 def test_a_toy_workload_and_a_toy_system_appear_in_plan_tables_figures_and_report(tmp_path: Path) -> None:
     text = TEXT.replace('"direct", "bentpipe"', '"direct", "toy tunnel"').replace("page HTTP/2", "toy page")
     with WORKLOADS.added(Toy), SYSTEMS.added(ToySystem):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 from bentpipe_lab.matrix import drawings
 from bentpipe_lab.matrix.drawings import Drawing
@@ -24,6 +25,7 @@ def tables(run: Path) -> Path:
     return run
 
 
+@pytest.mark.long
 def test_more_than_a_few_are_drawn_side_by_side_and_a_run_without_tables_has_none(tmp_path: Path) -> None:
     runs = [tables(tmp_path / f"run-{number}") for number in range(RUNS)]
     empty = tmp_path / "empty"

@@ -87,6 +87,7 @@ def lab(package: Path, *words: str | Path) -> str:
     return " ".join((done.stdout + done.stderr).split())
 
 
+@pytest.mark.long
 def test_a_file_each_is_all_that_a_workload_and_a_system_need(package: Path, tmp_path: Path) -> None:
     plan, out = tmp_path / "toys.toml", tmp_path / "out"
     plan.write_text(PLAN)

@@ -76,6 +76,7 @@ fn eighty_percent_of_the_link_twelve_round_trips_after_a_disturbance() {
 /// An outage that begins at any moment of the start, on either way or both, with packets that are lost or held: what a trial or a slow start was
 /// about to show is gone then, and the probes of the outage were taken for what the link carries (0.01 to 0.16 of it from the twelfth round trip on).
 #[test]
+#[ignore = "takes long: make test-long"]
 fn an_outage_at_any_moment_of_the_start_leaves_no_crawl() {
     let links = [
         ("GEO", 20, 300, 1500),
@@ -204,6 +205,7 @@ fn a_busy_machine_does_not_make_a_new_session_crawl() {
 /// The rate falls to a fifth and comes back, between machines that stand still: each stall counted as a pause of the application, and nothing was
 /// measured behind it for a round trip (0.65 of the link at worst, twelve round trips later).
 #[test]
+#[ignore = "takes long: make test-long"]
 fn a_rate_that_comes_back_is_found_by_a_busy_machine() {
     let change =
         r#"change = [{ at = "5 s", rate = "1 Mbit/s" }, { at = "6400 ms", rate = "5 Mbit/s" }]"#;
@@ -287,6 +289,7 @@ fn a_train_that_a_short_queue_has_cut_is_no_slow_link() {
 /// What is sent while packets are held finds a short queue full and is lost: that says nothing of the
 /// rate, neither in slow start nor later.
 #[test]
+#[ignore = "takes long: make test-long"]
 fn what_is_lost_behind_a_short_queue_while_packets_are_held_is_no_fall_of_the_rate() {
     // Whatever of slow start the first of them hits.
     for from in (500..2200).step_by(100) {
@@ -439,6 +442,7 @@ fn marks_leave_no_window_that_a_short_pipe_has_no_room_for() {
 /// What a queue of some packets drops once counted as carried: the link seemed to carry a half more than it did, and to that the rate
 /// went back in great steps after each trial of less.
 #[test]
+#[ignore = "takes long: make test-long"]
 fn short_queues_are_not_overrun_again_and_again() {
     let queues = [r#"queue = "3 packets""#, r#"queue = "6 packets""#];
     fills([5_000_000, 16_000_000, 50_000_000], [5, 12], queues, 0.07);
@@ -480,6 +484,7 @@ fn moments_of_jitter_do_not_end_the_growth() {
 ///
 /// And with 16 ms, drawn each 10 ms, which steps as between hosts that stand still: 33 in 30 s.
 #[test]
+#[ignore = "takes long: make test-long"]
 fn a_train_that_jitter_has_spread_is_doubted() {
     for jitter in [
         r#"jitter = { up_to = "8 ms" }"#,
@@ -533,6 +538,7 @@ fn stepping(mbits: u64, delay_ms: u64, queue: &str, seconds: u64) -> Drawn {
 /// window, kept until it would have filled the path again, carried 0.49 to 0.65 of the rates' mean, 28.75 Mbit/s; CUBIC 0.47 to 0.66, BBRv3 0.67 to
 /// 0.88.
 #[test]
+#[ignore = "takes long: make test-long"]
 fn a_rate_that_comes_back_is_not_left_to_others_who_are_not_there() {
     let queue = r#"queue.fq-codel = { limit = "1500 kB", ecn = false }"#;
     for seconds in [1, 2, 5] {
@@ -550,6 +556,7 @@ fn a_rate_that_comes_back_is_not_left_to_others_who_are_not_there() {
 /// Steps of three to ten round trips behind a drop-tail queue of one bandwidth-delay product: who drains it at each fall and asks for more later
 /// was never at the link's rate, and carried 0.58 to 0.76 of what CUBIC did. The first ten seconds, in which nothing has come back, are left out.
 #[test]
+#[ignore = "takes long: make test-long"]
 fn a_rate_that_steps_is_carried_as_by_the_best() {
     for (mbits, delay_ms) in [(5, 100), (5, 300), (50, 100), (50, 300)] {
         let queue = format!("queue = \"{} B\"", 250 * mbits * delay_ms);
@@ -570,6 +577,7 @@ fn a_rate_that_steps_is_carried_as_by_the_best() {
 /// 129 Mbit/s and 36 ms with jitter of 9 ms, 187 Mbit/s and 52 ms with 7: the least of a round trip stands above the target in each, and the
 /// flows stayed at half of the link. What is sent in addition shows that no queue grows.
 #[test]
+#[ignore = "takes long: make test-long"]
 fn jitter_beyond_the_target_does_not_halve_the_rate() {
     // Seeds of which the first three and the fourth stayed below half before; what others do stands in docs/limitations.md.
     for (set, number, seeds) in [
@@ -591,6 +599,7 @@ fn jitter_beyond_the_target_does_not_halve_the_rate() {
 /// 50 Mbit/s and 13 ms with jitter of 8 ms behind a queue of five packets: CUBIC's window, taken for a competitor that was none, grew whatever
 /// was lost, and that was 11 %.
 #[test]
+#[ignore = "takes long: make test-long"]
 fn a_window_beside_others_is_lowered_by_what_it_loses() {
     for seed in [31_337, 1, 2] {
         let (carried, lost) = goodput_and_lost(&draw::draw(31_337, 9), seed);

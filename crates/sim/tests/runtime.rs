@@ -65,6 +65,7 @@ fn seconds(controller: Choice, rate: &str, delay: &str, bytes: u64) -> (f64, f64
 }
 
 #[test]
+#[ignore = "takes long: make test-long"]
 fn the_runtime_adds_nothing_to_a_download() {
     let mut worse = Vec::new();
     for controller in Choice::ALL {

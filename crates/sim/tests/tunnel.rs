@@ -316,6 +316,7 @@ fn a_return_link_on_demand_is_asked_for_more() {
 /// Begun beside a download, whose acknowledgements have had something given already, an upload was sent at what came through for up to
 /// two minutes. CUBIC's time is the goal, and not reached (docs/limitations.md).
 #[test]
+#[ignore = "takes long: make test-long"]
 fn an_upload_on_demand_beside_a_download_does_not_crawl() {
     let [ours, cubic] = [Choice::Satellite, Choice::Cubic].map(|controller| {
         let slowest = [8_000, 8_600].map(|begun| {

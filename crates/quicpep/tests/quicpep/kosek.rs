@@ -357,6 +357,7 @@ fn near(theirs: f64) -> std::ops::RangeInclusive<f64> {
 /// second without proxies, and 13.5 with them (Fig. 2, bottom row; their figures: 7964 and
 /// 17883 kbit/s in the first two seconds without proxies, nine tenths after 1.4 s either way).
 #[test]
+#[ignore = "takes long: make test-long"]
 fn leo_needs_no_tuning() {
     let [alone, pep] = [false, true].map(|proxies| average("kosek-leo", proxies, true));
     let [at_alone, at_pep] = [("alone", &alone), ("PEP", &pep)].map(|(what, tenths)| {
@@ -379,6 +380,7 @@ fn leo_needs_no_tuning() {
 }
 
 #[test]
+#[ignore = "takes long: make test-long"]
 fn goodput_beside_that_of_kosek_et_al() {
     println!("| loss % | | 1 s | 2 s | 3 s | 5 s | 10 s | 15 s | MB in 10 s | 90 % at |");
     println!("|---|---|---|---|---|---|---|---|---|---|");

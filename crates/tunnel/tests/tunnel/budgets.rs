@@ -235,6 +235,7 @@ fn a_distant_origin_does_not_slow_the_satellite_down() {
 /// A real runtime's timers are late: by a millisecond as they are built, by more on a
 /// busy machine. What was not sent in time is made up for.
 #[test]
+#[ignore = "takes long: make test-long"]
 fn late_timers_do_not_slow_the_satellite_down() {
     for (late, limit) in [(1, 1.06), (4, 1.12), (10, 1.60)] {
         virtual_time(Span::from_millis(late), async |clock| {
@@ -255,6 +256,7 @@ fn late_timers_do_not_slow_the_satellite_down() {
 /// Machines are busy: each packet and each acknowledgement is late by up to some
 /// milliseconds of its own, which is no queue.
 #[test]
+#[ignore = "takes long: make test-long"]
 fn jitter_does_not_slow_the_satellite_down() {
     for (name, jitter, limit) in [
         ("leo", "2 ms", 1.2),

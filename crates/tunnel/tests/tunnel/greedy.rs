@@ -159,6 +159,7 @@ fn one_host_is_always_served_beside_twenty_that_take_all() {
 }
 
 #[test]
+#[ignore = "takes long: make test-long"]
 fn one_host_is_always_served_beside_a_hundred_that_take_all() {
     one_host_is_always_served_beside(100, 1600);
 }

@@ -36,6 +36,7 @@ const LATER: Duration = Duration::from_millis(20);
 const SLOWER: f64 = 1.15;
 
 #[test]
+#[ignore = "takes long: make test-long"]
 fn a_download_by_an_applications_own_quic_is_nearly_as_fast_as_the_link_lets_it_be() {
     // Handshake and request; ten packets that double each round trip until they fill the link; and then the link.
     let full = RATE * RTT / 8.0;
@@ -62,6 +63,7 @@ fn a_download_by_an_applications_own_quic_is_nearly_as_fast_as_the_link_lets_it_
 }
 
 #[test]
+#[ignore = "takes long: make test-long"]
 fn a_call_beside_it_on_the_same_host_is_hardly_later_and_loses_nothing() {
     let later: Vec<_> = (0..5)
         .map(|seed| {

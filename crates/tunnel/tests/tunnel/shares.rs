@@ -217,6 +217,7 @@ fn a_small_request_is_as_fast_beside_thirty_downloads_as_alone() {
 }
 
 #[test]
+#[ignore = "takes long: make test-long"]
 fn a_small_request_is_as_fast_beside_thirty_downloads_on_loaded_machines() {
     small_request_beside(
         HostSpec::LOADED,
@@ -228,12 +229,14 @@ fn a_small_request_is_as_fast_beside_thirty_downloads_on_loaded_machines() {
 }
 
 #[test]
+#[ignore = "takes long: make test-long"]
 fn a_small_request_is_as_fast_beside_a_thousand_slow_readers_as_alone() {
     let (host, what) = (HostSpec::IDEAL, "1000 slow readers");
     small_request_beside(host, 1, what, GOAL, a_thousand_slow_readers);
 }
 
 #[test]
+#[ignore = "takes long: make test-long"]
 fn a_small_request_is_as_fast_beside_a_thousand_slow_readers_on_loaded_machines() {
     let (host, what) = (HostSpec::LOADED, "1000 slow readers");
     small_request_beside(host, PAIRS, what, GOAL, a_thousand_slow_readers);
@@ -268,6 +271,7 @@ async fn two_hundred_connections_a_second(world: &World, host: u8) {
 }
 
 #[test]
+#[ignore = "takes long: make test-long"]
 fn a_small_request_is_as_fast_beside_connections_that_come_and_go_and_nothing_of_them_is_left() {
     in_virtual_time(async |clock| {
         let world = warm(&clock).await;
@@ -317,6 +321,7 @@ fn a_small_request_is_as_fast_beside_connections_that_come_and_go_and_nothing_of
 }
 
 #[test]
+#[ignore = "takes long: make test-long"]
 fn readers_that_are_slow_or_stalled_leave_a_download_its_rate() {
     for (count, reads, least) in [(8, true, 15.5e6), (8, false, 18e6), (20, false, 18e6)] {
         in_virtual_time(async |clock| {
@@ -368,6 +373,7 @@ fn hosts_have_equal_shares_whatever_their_number_of_flows() {
 }
 
 #[test]
+#[ignore = "takes long: make test-long"]
 fn hosts_have_equal_shares_on_loaded_machines() {
     share_of_one_beside_sixteen(HostSpec::LOADED, 0.95);
 }
@@ -412,6 +418,7 @@ async fn stops_after(world: &World, way: Way, bytes: u64) -> Stream {
 
 /// One after another is read fast and then not at all: whatever they hold, the session goes on.
 #[test]
+#[ignore = "takes long: make test-long"]
 fn readers_that_stop_one_after_another_leave_small_requests_alone() {
     const PART: u64 = 2 << 20;
     for way in [Way::Download, Way::Upload] {
@@ -487,6 +494,7 @@ fn uploads_that_begin_when_many_flows_end_are_carried_whole() {
 /// Readers that have proved fast and then stop hold large windows; when these are missing
 /// elsewhere, those that hold most go.
 #[test]
+#[ignore = "takes long: make test-long"]
 fn readers_that_stop_with_large_windows_give_way() {
     in_virtual_time(async |clock| {
         let mut setup = geo();
