@@ -83,7 +83,7 @@ e2e: setup ## real programs through a real tunnel, in network namespaces
 	cargo test --workspace --locked --no-run --test emulate
 	@BENTPIPE=$(CHECKED) $(E2E_TESTS) -m "not long"
 
-test-long: setup ## the tests that `make test` leaves out, because they take long: some twelve minutes on two processors
+test-long: setup ## the tests that `make test` leaves out, because they take long: some fourteen minutes on two processors
 	cargo test --workspace --locked -- --ignored
 	BENTPIPE=$(CHECKED) $(LAB_TESTS) -m long
 	@BENTPIPE=$(CHECKED) $(E2E_TESTS) -m long
