@@ -58,7 +58,7 @@ def is_refused(client: socket.socket) -> bool:
     except ConnectionRefusedError:
         return True
     except TimeoutError:
-        return False
+        pass
     return False
 
 

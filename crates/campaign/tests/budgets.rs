@@ -22,9 +22,10 @@ fn our_controller_keeps_its_budgets() {
     goals_are_kept(1);
 }
 
+/// The same with more of its seeds.
 #[test]
 #[ignore = "takes long: make test-long"]
-fn our_controller_keeps_its_budgets_whatever_the_seed() {
+fn our_controller_keeps_its_budgets_with_five_seeds() {
     goals_are_kept(5);
 }
 
@@ -83,7 +84,6 @@ fn our_controller_holds_on_other_paths() {
 /// Classes of links on which it once was the worst of all: where three packets fill the pipe its own were taken for somebody else's,
 /// and what queue management drops beside CUBIC for the radio's.
 #[test]
-#[ignore = "takes long: make test-long"]
 fn our_controller_holds_on_slow_links_and_beside_cubic() {
     let paths = ["64 kbit/s", "beside CUBIC, CoDel"];
     kept(budget::Section::Classes, &paths, 2);
