@@ -63,7 +63,7 @@ def is_refused(client: socket.socket) -> bool:
 
 
 def source(path: Topology, where: Namespace, address: str) -> str | None:
-    """Where a connection to the server comes from, as the server sees it; none if it is not made within a second, or never comes there."""
+    """Where a connection to the server comes from, as the server sees it; none if it is not made in time."""
     server = Server(path.server, address)
     try:
         with where.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as client:
