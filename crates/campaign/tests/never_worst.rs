@@ -95,6 +95,16 @@ fn trains_ask_in_slow_start_where_acknowledgements_are_read_late() {
     }
 }
 
+/// A busy host stands still for a round trip of 14 ms and reads what came meanwhile in one go: each of these acknowledgements is late, and none of it
+/// is a queue. Slow start ended there at 9 of 209 Mbit/s, and 2 MB took 0.73 s (BBRv3 0.23), 20 MB 1.83 s (1.02).
+#[test]
+fn acknowledgements_that_are_read_late_do_not_end_slow_start() {
+    for run in runs(281_128, 9, 1) {
+        assert!(run.seconds[1].is_some_and(|took| took < 0.35), "{run:?}");
+        assert!(run.seconds[2].is_some_and(|took| took < 1.4), "{run:?}");
+    }
+}
+
 /// A short queue marks when packets that were held for a while come at once: that says no more of the path than their losses do. Over 5.3 Mbit/s
 /// and 218 ms, held for 196 ms every 2.1 s, each hold ended with less, and three seeds carried 2.2, 1.7 and 1.6 Mbit/s.
 #[test]
@@ -203,8 +213,9 @@ fn slow_start_ends_at_a_mark() {
 }
 
 /// Behind a queue that marks from an eighth of a bandwidth-delay product on and has room for four, nobody
-/// fills it: a mark is a signal of congestion as a loss is (RFC 9002, section 7.1), in the start too. A window that
-/// doubles has put one pipe more, 40 ms, and the packet that is on its way into the queue before the first mark is heard.
+/// fills it: a mark is a signal of congestion as a loss is (RFC 9002, section 7.1), in the start too. Before the first mark is heard
+/// there are what stood when it was made, 12 kB or 4.8 ms, one pipe more of a window that doubles, 40 ms, and the packet that is on its way. (By
+/// samples each 5 ms the most that waited, CUBIC's 44.4 ms, was not seen, and 41 were asked for.)
 #[test]
 fn a_queue_that_marks_is_not_filled() {
     let text = "name = \"marks\"\n[forward]\nrate = \"20 Mbit/s\"\ndelay = \"20 ms\"\n\
@@ -220,7 +231,7 @@ fn a_queue_that_marks_is_not_filled() {
             .filter_map(|sample| sample.waited_ns)
             .max()
             .expect("packets waited");
-        assert!(waited < 41_000_000, "{controller}: {waited} ns");
+        assert!(waited < 45_400_000, "{controller}: {waited} ns");
     }
 }
 

@@ -93,7 +93,8 @@ pub fn plan(drawn: &Drawn, controller: Choice, seed: u64) -> Plan {
         links: vec![LinkPlan::of(&drawn.scenario)],
         nodes: Nodes::Quic(vec![flow]),
         until: Span::from_millis(1000 * drawn.seconds),
-        sample_every: Span::from_millis(5),
+        // A first 100 kB over 15 ms take 60.
+        sample_every: Span::from_millis(1),
     }
 }
 

@@ -77,8 +77,8 @@ pub(super) const MAX_ACK_DELAY: Span = Span::from_millis(25);
 pub(super) const SLOW_START_GROWTH: f64 = 0.75;
 /// Growth of the average round trip that ends slow start, share of the base round trip.
 pub(super) const EXIT_RTT_GROWTH: f64 = 0.1;
-/// Round trips for which held packets count in the average round trip: it forgets an eighth with each acknowledgement
-/// (RFC 9002, section 5.3).
+/// Round trips for which held packets, and late reads, count in the average round trip: it forgets an eighth with each
+/// acknowledgement (RFC 9002, section 5.3).
 pub(super) const SILENCE_IN_AVERAGE: f64 = 3.0;
 /// Standing queue that says that the path is full, share of the base round trip: it ends slow start.
 pub(super) const FULL_QUEUE: f64 = 0.25;
@@ -198,6 +198,9 @@ pub(super) const SILENCE: f64 = 0.1;
 pub(super) const MIN_SILENCE: f64 = 0.05;
 /// Fewest usual intervals between acknowledgements that are a silence.
 pub(super) const SILENT_INTERVALS: f64 = 4.0;
+/// Seconds without an acknowledgement behind which several at one moment were read late, or held (decision 0005, *Acknowledgements read
+/// late in slow start*).
+pub(super) const LATE_READ: f64 = 0.005;
 /// The path is in a blackout after so many round trips without any acknowledgement.
 pub(super) const BLACKOUT_ROUND_TRIPS: f64 = 1.1;
 /// Packets per round trip in a blackout: the first that comes through ends it without waiting

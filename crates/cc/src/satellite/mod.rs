@@ -311,8 +311,13 @@ impl Satellite {
 
     /// The same, until so many round trips ago.
     fn is_behind_silence_by(&self, now: Time, round_trips: f64) -> bool {
+        self.is_behind(self.silence.end(), now, round_trips)
+    }
+
+    /// Whether so many round trips have not passed since a moment, if there was one.
+    fn is_behind(&self, moment: Option<Time>, now: Time, round_trips: f64) -> bool {
         let over = Span::from_nanos(whole(1e9 * round_trips * self.rtt().as_secs_f64()));
-        (self.silence.end()).is_some_and(|end| now < end + over)
+        moment.is_some_and(|moment| now < moment + over)
     }
 
     /// As much of the time before `now` as has no silence in it.
@@ -570,7 +575,7 @@ impl Controller for Satellite {
                         }
                     }
                     self.ask_in_slow_start();
-                } else if !self.train.is_out() && self.is_full() && !self.is_behind_silence(now) {
+                } else if !self.train.is_out() && self.is_full() && !self.is_held(now) {
                     self.leave_slow_start_for_queue(now);
                 }
             }

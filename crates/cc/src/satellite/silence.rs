@@ -1,14 +1,22 @@
 //! Silences of the acknowledgements: packets are held, or the link is dark, or this end has sent nothing.
+//!
+//! Shorter ones show by what ends them. Acknowledgements that are told at one moment have come together or were read
+//! together: a host that stood still reads all that came meanwhile in one go, and all of it looks as if it had waited in a queue.
 
 use bentpipe_units::{Span, Time};
 
-use super::constants::{MIN_SILENCE, SILENCE, SILENT_INTERVALS};
+use super::constants::{LATE_READ, MIN_SILENCE, SILENCE, SILENT_INTERVALS};
 
 #[derive(Debug, Clone)]
 pub(super) struct Silence {
     /// Mean time between ACK frames, seconds.
     interval: f64,
     last_frame: Time,
+    /// How long none had come before those that are told now, and whether these are several.
+    waited: Span,
+    several: bool,
+    /// When several were told last that had waited.
+    late_read: Time,
     /// When acknowledgements came again after a silence, and after that or a pause of the sender.
     silence_end: Time,
     gap_end: Time,
@@ -26,6 +34,9 @@ impl Silence {
         Self {
             interval: 0.0,
             last_frame: Time::ZERO,
+            waited: Span::ZERO,
+            several: false,
+            late_read: Time::ZERO,
             silence_end: Time::ZERO,
             gap_end: Time::ZERO,
             explained_until: Time::ZERO,
@@ -55,8 +66,13 @@ impl Silence {
     /// it ends a gap. What is measured across that shows the gap, not the path.
     pub(super) fn on_acks_done(&mut self, now: Time, base: f64, rtt: Span) -> bool {
         let mut across = false;
+        self.several = now <= self.last_frame;
+        if self.is_read_late() {
+            self.late_read = now;
+        }
         if now > self.last_frame {
-            let interval = now.since(self.last_frame).as_secs_f64();
+            self.waited = now.since(self.last_frame);
+            let interval = self.waited.as_secs_f64();
             let usual = SILENT_INTERVALS * self.interval;
             let longest = (SILENCE * base).max(MIN_SILENCE).max(usual);
             if interval > longest {
@@ -80,6 +96,17 @@ impl Silence {
         self.last_frame = now;
         self.newest.1 = self.newest.0;
         across
+    }
+
+    /// Whether what is told now had waited, for this host or on the way: its round trips are longer than the path's.
+    pub(super) fn is_read_late(&self) -> bool {
+        let usual = SILENT_INTERVALS * self.interval;
+        self.several && self.waited.as_secs_f64() > usual.max(LATE_READ)
+    }
+
+    /// When that was so last.
+    pub(super) fn late_read(&self) -> Option<Time> {
+        (self.late_read > Time::ZERO).then_some(self.late_read)
     }
 
     /// Mean time between ACK frames, seconds.
@@ -106,5 +133,32 @@ impl Silence {
         } else {
             0.0
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Acknowledgements at these milliseconds, over 14 ms: for each, whether it was read late.
+    fn read_late(at: &[u64]) -> Vec<bool> {
+        let mut silence = Silence::new();
+        let rtt = Span::from_millis(14);
+        let tell = |at: &u64| {
+            silence.on_acks_done(Time::ZERO + Span::from_millis(*at), 0.014, rtt);
+            silence.is_read_late()
+        };
+        at.iter().map(tell).collect()
+    }
+
+    #[test]
+    fn several_at_one_moment_behind_a_pause_were_read_late() {
+        let told = read_late(&[1, 2, 3, 4, 30, 30, 30, 31]);
+        assert_eq!(told, [false, false, false, false, false, true, true, false]);
+    }
+
+    #[test]
+    fn one_behind_a_pause_was_not_and_several_without_one_were_not() {
+        assert_eq!(read_late(&[1, 2, 30, 31, 31, 32]), [false; 6]);
     }
 }

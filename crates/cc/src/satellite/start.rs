@@ -220,14 +220,21 @@ impl Satellite {
         *average = rtt.min(*average);
         let more = rtt.as_secs_f64() - average.as_secs_f64();
         let full = more > (EXIT_RTT_GROWTH * self.base()).max(2.0 * self.queue.noise());
-        // What was held stays in the average for some round trips more.
-        let full = full && !self.is_behind_silence_by(now, SILENCE_IN_AVERAGE);
+        // What was held, or read late, stays in the average for some round trips more.
+        let average_holds = self.is_behind_silence_by(now, SILENCE_IN_AVERAGE)
+            || self.is_behind(self.silence.late_read(), now, SILENCE_IN_AVERAGE);
+        let full = full && !average_holds;
         if !self.may_be_given_more(now, app_limited)
-            && !self.is_behind_silence(now)
+            && !self.is_held(now)
             && (full || self.is_full())
         {
             self.leave_slow_start_for_queue(now);
         }
+    }
+
+    /// Whether what looks like a queue was held on the way, or read late.
+    pub(super) fn is_held(&self, now: Time) -> bool {
+        self.is_behind_silence(now) || self.silence.is_read_late()
     }
 
     /// Something stands, which may be a queue, or jitter that lasts.
