@@ -96,12 +96,19 @@ fn trains_ask_in_slow_start_where_acknowledgements_are_read_late() {
 }
 
 /// A busy host stands still for a round trip of 14 ms and reads what came meanwhile in one go: each of these acknowledgements is late, and none of it
-/// is a queue. Slow start ended there at 9 of 209 Mbit/s, and 2 MB took 0.73 s (BBRv3 0.23), 20 MB 1.83 s (1.02).
+/// is a queue. Slow start ended there at 9 of 209 Mbit/s, and 2 MB took 0.73 s (BBRv3 0.222), 20 MB 1.83 s
+/// (1.016). Asked for is the goal's 0.80 of its speed.
 #[test]
 fn acknowledgements_that_are_read_late_do_not_end_slow_start() {
     for run in runs(281_128, 9, 1) {
-        assert!(run.seconds[1].is_some_and(|took| took < 0.35), "{run:?}");
-        assert!(run.seconds[2].is_some_and(|took| took < 1.4), "{run:?}");
+        assert!(
+            run.seconds[1].is_some_and(|took| took < 0.222 / 0.8),
+            "{run:?}"
+        );
+        assert!(
+            run.seconds[2].is_some_and(|took| took < 1.016 / 0.8),
+            "{run:?}"
+        );
     }
 }
 

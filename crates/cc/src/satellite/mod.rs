@@ -303,28 +303,6 @@ impl Satellite {
         standing > FULL_QUEUE * base && own > FULL_QUEUE_PACKETS * self.packet
     }
 
-    /// Whether acknowledgements were held until a round trip ago: what waited with them looks like a queue,
-    /// and the time that they waited like a slow path.
-    fn is_behind_silence(&self, now: Time) -> bool {
-        self.is_behind_silence_by(now, 1.0)
-    }
-
-    /// The same, until so many round trips ago.
-    fn is_behind_silence_by(&self, now: Time, round_trips: f64) -> bool {
-        self.is_behind(self.silence.end(), now, round_trips)
-    }
-
-    /// Whether so many round trips have not passed since a moment, if there was one.
-    fn is_behind(&self, moment: Option<Time>, now: Time, round_trips: f64) -> bool {
-        let over = Span::from_nanos(whole(1e9 * round_trips * self.rtt().as_secs_f64()));
-        moment.is_some_and(|moment| now < moment + over)
-    }
-
-    /// As much of the time before `now` as has no silence in it.
-    fn without_silence(&self, now: Time, over: Span) -> Span {
-        (self.silence.end()).map_or(over, |end| over.min(now.since(end)))
-    }
-
     fn rtt(&self) -> Span {
         self.smoothed_rtt.unwrap_or(self.initial_rtt)
     }

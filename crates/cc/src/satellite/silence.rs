@@ -5,7 +5,9 @@
 
 use bentpipe_units::{Span, Time};
 
+use super::Satellite;
 use super::constants::{LATE_READ, MIN_SILENCE, SILENCE, SILENT_INTERVALS};
+use crate::convert::whole;
 
 #[derive(Debug, Clone)]
 pub(super) struct Silence {
@@ -133,6 +135,35 @@ impl Silence {
         } else {
             0.0
         }
+    }
+}
+
+impl Satellite {
+    /// Whether acknowledgements were held until a round trip ago: what waited with them looks like a queue,
+    /// and the time that they waited like a slow path.
+    pub(super) fn is_behind_silence(&self, now: Time) -> bool {
+        self.is_behind_silence_by(now, 1.0)
+    }
+
+    /// The same, until so many round trips ago.
+    pub(super) fn is_behind_silence_by(&self, now: Time, round_trips: f64) -> bool {
+        self.is_behind(self.silence.end(), now, round_trips)
+    }
+
+    /// Whether so many round trips have not passed since a moment, if there was one.
+    pub(super) fn is_behind(&self, moment: Option<Time>, now: Time, round_trips: f64) -> bool {
+        let over = Span::from_nanos(whole(1e9 * round_trips * self.rtt().as_secs_f64()));
+        moment.is_some_and(|moment| now < moment + over)
+    }
+
+    /// As much of the time before `now` as has no silence in it.
+    pub(super) fn without_silence(&self, now: Time, over: Span) -> Span {
+        (self.silence.end()).map_or(over, |end| over.min(now.since(end)))
+    }
+
+    /// Whether what looks like a queue was held on the way, or read late.
+    pub(super) fn is_held(&self, now: Time) -> bool {
+        self.is_behind_silence(now) || self.silence.is_read_late()
     }
 }
 

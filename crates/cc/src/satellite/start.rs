@@ -232,11 +232,6 @@ impl Satellite {
         }
     }
 
-    /// Whether what looks like a queue was held on the way, or read late.
-    pub(super) fn is_held(&self, now: Time) -> bool {
-        self.is_behind_silence(now) || self.silence.is_read_late()
-    }
-
     /// Something stands, which may be a queue, or jitter that lasts.
     pub(super) fn leave_slow_start_for_queue(&mut self, now: Time) {
         self.left_for_queue = true;
