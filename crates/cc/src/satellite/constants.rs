@@ -235,8 +235,6 @@ pub(super) mod train {
     /// And jitter on the way has pressed them together, if they show more than [`RATE`] and so many times that. 2 and 4 slow fast paths down, and
     /// with 1000 up to 4 % are lost (decision 0005, *A flood behind the peer's window*).
     pub(in crate::satellite) const PRESSED: f64 = 16.0;
-    /// Others were late, if they show less than this share of the rate that its delay leaves.
-    pub(in crate::satellite) const LATE_SHARE: f64 = 0.5;
     /// Its first acknowledgement came too soon for the rate that it shows, if after less than this share of the time that its packets take: 0.55
     /// to 0.58 on ideal hosts, 0.0 to 0.38 where a stall between the two acknowledgements showed half of 20 Mbit/s or less.
     pub(in crate::satellite) const SOON: f64 = 0.4;

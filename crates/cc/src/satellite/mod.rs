@@ -168,8 +168,6 @@ pub struct Satellite {
     train_after: u32,
     /// Slow start has ended for something that stood, and it is not known yet whether that was jitter.
     left_for_queue: bool,
-    /// Whether the base round trip has stayed what it was since the train left.
-    base_steady: bool,
     /// Congestion of packets sent until then has been answered.
     recovery_from: Option<Time>,
     silence: Silence,
@@ -257,7 +255,6 @@ impl Satellite {
             rounds_without_queue: 0,
             train_after: TRAIN_ROUNDS,
             left_for_queue: false,
-            base_steady: true,
             recovery_from: None,
             silence: Silence::new(),
             marked_target: 1.0,
@@ -423,7 +420,6 @@ impl Controller for Satellite {
         self.delivery.on_sent(packet.bytes);
         let begins = self.phase == Phase::Start || self.training;
         if let Some(base) = self.queue.base().filter(|_| begins) {
-            self.base_steady |= !self.train.has_begun();
             self.train.on_sent(packet, self.packet, base);
         }
         if !waiting {
@@ -500,7 +496,6 @@ impl Controller for Satellite {
             let measured = now + self.rtt() + MIN_RATE_INTERVAL;
             self.hold_until = self.hold_until.max(measured);
         }
-        let base_before = self.base();
         // A queue grows by a packet at a time, which shows where few fill the pipe, and by the train.
         let grain = if self.rate == 0.0 {
             constants::queue::MAX_STEP
@@ -520,7 +515,6 @@ impl Controller for Satellite {
         self.round.full |= busy && end.app_limited;
         let app_limited = end.app_limited && !self.overflows();
         self.delivery.on_acks_done(now, app_limited, busy, rtt);
-        self.base_steady &= base_before - self.base() < BASE_NOISE;
         self.round.app_limited |= app_limited;
         let (standing, target, pipe) = (self.standing(), self.target(), self.pipe());
         let reduced = self.rate < REDUCED_RATE * self.capacity;
@@ -535,7 +529,7 @@ impl Controller for Satellite {
                     self.rate = RESUME_SHARE * path.rate;
                     self.resumed = true;
                 }
-                let train = self.train.on_acks_done(now, rtt, self.base_steady);
+                let train = self.train.on_acks_done(now, rtt);
                 if let Some(rate) = self.train.was_given_more(rtt) {
                     self.ask_on_demand(now, rate);
                 } else if let Some(shown) = train {
@@ -571,7 +565,7 @@ impl Controller for Satellite {
             Phase::Trial { .. } => {}
             Phase::Cruise => {
                 if self.training
-                    && let Some(shown) = self.train.on_acks_done(now, rtt, self.base_steady)
+                    && let Some(shown) = self.train.on_acks_done(now, rtt)
                 {
                     self.on_later_train(now, shown);
                 }

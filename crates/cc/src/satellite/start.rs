@@ -207,7 +207,7 @@ impl Satellite {
     pub(super) fn slow_start(&mut self, now: Time, app_limited: bool) {
         let base = self.queue.base().unwrap_or(self.initial_rtt);
         if self.training
-            && let Some(shown) = self.train.on_acks_done(now, base, self.base_steady)
+            && let Some(shown) = self.train.on_acks_done(now, base)
             && self.on_train_in_slow_start(now, shown)
         {
             return;

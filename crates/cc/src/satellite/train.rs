@@ -46,11 +46,6 @@ pub(super) struct Train {
 }
 
 impl Train {
-    /// Whether any of it has left.
-    pub(super) fn has_begun(&self) -> bool {
-        self.first.is_some()
-    }
-
     /// Whether all of it has left.
     pub(super) fn is_out(&self) -> bool {
         self.sent >= PACKETS
@@ -224,13 +219,8 @@ impl Train {
 
     /// Once, when the train has arrived: what it shows, if it shows anything. One that only shows
     /// how slowly it left does not count; another one is waited for. `base` is the round trip
-    /// without a queue, `steady` whether it was known before the train.
-    pub(super) fn on_acks_done(
-        &mut self,
-        now: Time,
-        base: Span,
-        steady: bool,
-    ) -> Option<Option<Shown>> {
+    /// without a queue.
+    pub(super) fn on_acks_done(&mut self, now: Time, base: Span) -> Option<Option<Shown>> {
         if !self.is_out() || self.done {
             return None;
         }
@@ -272,15 +262,11 @@ impl Train {
             return None;
         }
         self.done = true;
-        Some(self.read(steady))
+        Some(self.read())
     }
 
     /// What its acknowledgements show, and what its delay does where they came late.
-    fn read(&self, steady: bool) -> Option<Shown> {
-        let exact = |rate: f64| Shown {
-            rate: rate.min(RATE as f64),
-            doubtful: false,
-        };
+    fn read(&self) -> Option<Shown> {
         let doubtful = |rate: f64| Shown {
             rate: rate.min(RATE as f64),
             doubtful: true,
@@ -288,18 +274,12 @@ impl Train {
         let (most, least) = self.delayed;
         let whole = self.arrivals().0.0 >= WHOLE;
         let Some(shown) = self.shown else {
-            return (steady && whole && least > 0.0).then(|| doubtful(least));
+            return (whole && least > 0.0).then(|| doubtful(least));
         };
         let lump = shown > FAST_SENDING * RATE as f64 && shown > LUMP * most && self.late > LATE;
-        let pressed = steady && shown > RATE as f64 && shown > PRESSED * most;
+        let pressed = shown > RATE as f64 && shown > PRESSED * most;
         if whole && most > 0.0 && (lump || pressed) {
             Some(doubtful(most))
-        } else if steady && shown < LATE_SHARE * least {
-            // What has arrived by then has been carried, whatever was lost beside it.
-            Some(doubtful(shown))
-        } else if self.late > LATE {
-            // Some of them may have come in a lump.
-            Some(exact(shown))
         } else {
             Some(Shown {
                 rate: shown,
