@@ -78,9 +78,11 @@ impl Satellite {
     }
 
     /// Bytes in flight before what is being read: a host that stood still reads many acknowledgements in one go, and what these leave
-    /// is less than was there.
+    /// is less than was there. Where the flow has less than it had, and the rate does not step, others are there: it leaves them that (decision
+    /// 0005, *What a stall hides*).
     fn was_in_flight(&self) -> f64 {
-        let read = match self.hosts_stall() {
+        let others = self.has_less_than_it_had() && !self.rate_steps.are_expected();
+        let read = match self.hosts_stall() && !others {
             true => self.frame.0,
             false => 0,
         };
@@ -110,8 +112,7 @@ impl Satellite {
         let queues = (self.queue_losses).on_loss(event.now, event.sent, standing, jitter);
         let few = self.losses.are_few() && !self.losses.is_trying();
         // What hides in jitter takes from others without a sign of them.
-        let reduced = self.rate < REDUCED_RATE * self.capacity;
-        let others = self.marked.bytes().is_some() || reduced || jitter;
+        let others = self.marked.bytes().is_some() || self.has_less_than_it_had() || jitter;
         if queues && few && others && self.has_window() {
             let in_flight = self.was_in_flight();
             self.marked

@@ -112,7 +112,7 @@ impl Satellite {
             standing: self.queue.standing(),
             target: self.target() / self.rate,
             doubtful: (self.round.queued || self.brief_queue.was_high())
-                && self.rate < REDUCED_RATE * self.capacity,
+                && self.has_less_than_it_had(),
             urgent: self.competitive.suspects_competitor(),
             busy: !app_limited && self.competitive.window() == 0.0,
         });

@@ -277,6 +277,11 @@ impl Satellite {
         }
     }
 
+    /// Whether the path brings less than it was seen to: it has become slower, or others share it.
+    fn has_less_than_it_had(&self) -> bool {
+        self.rate < REDUCED_RATE * self.capacity
+    }
+
     /// Bytes that fill the pipe at the delivered rate.
     fn pipe(&self) -> f64 {
         (self.rate * self.base()).max(self.packet)
@@ -371,11 +376,7 @@ impl Satellite {
             self.rounds_at_step += 1;
             if self.rounds_at_step >= PROBE_ROUNDS[self.probe_step] {
                 // What was carried once is tried sooner.
-                let step = if self.rate < REDUCED_RATE * self.capacity {
-                    2
-                } else {
-                    1
-                };
+                let step = if self.has_less_than_it_had() { 2 } else { 1 };
                 let near = self.rate > CAREFUL_FROM * self.rate_before_trial;
                 let most = if self.careful_rounds > 0 && near {
                     1
@@ -517,7 +518,7 @@ impl Controller for Satellite {
         self.delivery.on_acks_done(now, app_limited, busy, rtt);
         self.round.app_limited |= app_limited;
         let (standing, target, pipe) = (self.standing(), self.target(), self.pipe());
-        let reduced = self.rate < REDUCED_RATE * self.capacity;
+        let reduced = self.has_less_than_it_had();
         if (self.brief_queue).on_acks_done(standing, target, pipe, reduced) {
             self.round.queued = true;
             self.probe_step = 0;

@@ -13,7 +13,7 @@ impl Satellite {
     /// is gone when the round ends is none, for a flow that has what it had.
     pub(super) fn send_train(&mut self, queued: bool) {
         let stall = self.hosts_stall()
-            && self.rate >= REDUCED_RATE * self.capacity
+            && !self.has_less_than_it_had()
             && self.standing() <= HIGH_SAMPLE * self.target();
         let queued = queued && !stall;
         let calm = !queued

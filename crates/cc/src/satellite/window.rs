@@ -40,7 +40,7 @@ impl Satellite {
         let Some(marked) = self.marked.bytes().filter(|_| !asks) else {
             return own;
         };
-        let others = self.rate < REDUCED_RATE * self.capacity && !self.is_short_pipe();
+        let others = self.has_less_than_it_had() && !self.is_short_pipe();
         let marked = per_byte * marked;
         if others { marked } else { own.min(marked) }
     }
