@@ -89,6 +89,19 @@ fn our_controller_holds_on_slow_links_and_beside_cubic() {
     kept(budget::Section::Classes, &paths, 2);
 }
 
+/// Between busy hosts a read that was late left as much in flight as before, and CUBIC behind CoDel 0.32 of the link.
+#[test]
+#[ignore = "takes long: make test-long"]
+fn stalls_take_nothing_from_cubic() {
+    let only = "beside CUBIC, CoDel";
+    let section = budget::Section::ClassesOnBusyHosts;
+    let rows = budget::check(section, &[Choice::Satellite], 30, only, any_base());
+    assert!(!rows.is_empty());
+    for row in rows {
+        assert!(row.kept, "{}: {} {:?}", row.work, row.figure, row.medians);
+    }
+}
+
 /// Losses of a short queue that grow by a little each round are not followed as the radio's: once 17 % were lost for good.
 #[test]
 fn losses_that_creep_up_are_asked_about() {

@@ -79,7 +79,7 @@ impl Satellite {
 
     /// Bytes in flight before what is being read: a host that stood still reads many acknowledgements in one go, and what these leave
     /// is less than was there. Where the flow has less than it had, and the rate does not step, others are there: it leaves them that (decision
-    /// 0005, *What a stall hides*).
+    /// 0005, *Rules taken out*).
     fn was_in_flight(&self) -> f64 {
         let others = self.has_less_than_it_had() && !self.rate_steps.are_expected();
         let read = match self.hosts_stall() && !others {
