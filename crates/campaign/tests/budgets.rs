@@ -61,9 +61,9 @@ fn goals_are_kept(seeds: u64) {
     assert_eq!(short, SHORT, "what is reached now leaves the list");
 }
 
-/// All goals of the workloads whose names contain one of `paths` are kept.
-fn kept(section: budget::Section, paths: &[&str], seeds: u64) {
-    let controllers = [Choice::Satellite, Choice::Cubic];
+/// All goals of the workloads whose names contain one of `paths` are kept, beside the `others` that they are held against.
+fn kept(section: budget::Section, paths: &[&str], others: &[Choice], seeds: u64) {
+    let controllers = [&[Choice::Satellite], others].concat();
     for path in paths {
         let rows = budget::check(section, &controllers, seeds, path, any_base());
         assert!(!rows.is_empty());
@@ -78,7 +78,7 @@ fn kept(section: budget::Section, paths: &[&str], seeds: u64) {
 #[ignore = "takes long: make test-long"]
 fn our_controller_holds_on_other_paths() {
     let paths = ["base delay grows", "LEO", "jitter", "DVB-RCS2"];
-    kept(budget::Section::OtherPaths, &paths, 5);
+    kept(budget::Section::OtherPaths, &paths, &[Choice::Cubic], 5);
 }
 
 /// Classes of links on which it once was the worst of all: where three packets fill the pipe its own were taken for somebody else's,
@@ -86,20 +86,16 @@ fn our_controller_holds_on_other_paths() {
 #[test]
 fn our_controller_holds_on_slow_links_and_beside_cubic() {
     let paths = ["64 kbit/s", "beside CUBIC, CoDel"];
-    kept(budget::Section::Classes, &paths, 2);
+    kept(budget::Section::Classes, &paths, &[Choice::Cubic], 2);
 }
 
-/// Between busy hosts a read that was late left as much in flight as before, and CUBIC behind CoDel 0.32 of the link.
+/// Busy hosts read many acknowledgements in one go. These counted as in flight when a queue marked or dropped, so that the window gave way by
+/// less, and CUBIC beside it behind CoDel kept 0.32 of the link.
 #[test]
 #[ignore = "takes long: make test-long"]
 fn stalls_take_nothing_from_cubic() {
-    let only = "beside CUBIC, CoDel";
-    let section = budget::Section::ClassesOnBusyHosts;
-    let rows = budget::check(section, &[Choice::Satellite], 30, only, any_base());
-    assert!(!rows.is_empty());
-    for row in rows {
-        assert!(row.kept, "{}: {} {:?}", row.work, row.figure, row.medians);
-    }
+    let paths = ["beside CUBIC, CoDel"];
+    kept(budget::Section::ClassesOnBusyHosts, &paths, &[], 30);
 }
 
 /// Losses of a short queue that grow by a little each round are not followed as the radio's: once 17 % were lost for good.
