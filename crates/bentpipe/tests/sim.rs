@@ -149,3 +149,45 @@ fn this_machine_can_be_a_host_of_a_plan() {
     let ended = place.run(&plan);
     assert!(ended.status.success(), "{host}\n{ended:?}");
 }
+
+/// Figures of runs of one length say nothing beside those of another.
+#[test]
+fn drawn_links_run_for_as_long_as_is_asked_and_known_figures_are_of_that_length() {
+    let place = Place::new("drawn");
+    let never_worst = |arguments: &str| {
+        let ended = Command::new(env!("CARGO_BIN_EXE_bentpipe"))
+            .args(["sim", "never-worst", "--links", "1"])
+            .args(arguments.split(' '))
+            .current_dir(&place.0)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        (ended.status.code(), said)
+    };
+    let (code, said) = never_worst("--seconds 1 --out one.json");
+    assert_eq!(code, Some(0), "{said}");
+    let runs = std::fs::read_to_string(place.0.join("one.json")).unwrap();
+    let runs: serde_json::Value = serde_json::from_str(&runs).unwrap();
+    assert!(
+        runs.as_array()
+            .unwrap()
+            .iter()
+            .all(|run| run["lasted"] == 1)
+    );
+
+    let (code, said) = never_worst("--seconds 1 --known one.json --out again.json");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("1 of 1 runs"), "{said}");
+    for (wrong, why) in [
+        (
+            "--seconds 2 --known one.json",
+            "--known: its run over link 0 lasted 1 s, one of this command lasts 2 s",
+        ),
+        ("--seconds 0", "--seconds 0: give 1 to 60"),
+        ("--seconds 61", "--seconds 61: give 1 to 60"),
+    ] {
+        let (code, said) = never_worst(wrong);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+}

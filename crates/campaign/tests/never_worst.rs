@@ -259,6 +259,7 @@ fn ran(
         link: 0,
         controller,
         repetition,
+        lasted: 60,
         seconds: [reached, None, None],
         goodput,
         queue_p95_ms: 0.0,

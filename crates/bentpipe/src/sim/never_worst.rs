@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context;
-use bentpipe_campaign::budget::{Kept, draw, median, never_worst};
+use bentpipe_campaign::budget::{Kept, Links, draw, median, never_worst};
 use bentpipe_campaign::write_json;
 use bentpipe_cc::Choice;
 
@@ -25,6 +25,9 @@ pub struct Command {
     /// How often each is run: seeds of its losses, its jitter and its hosts' stalls
     #[arg(long, default_value_t = 1)]
     seeds: u64,
+    /// Most seconds that a run lasts: a fast link's last 8, a slow one's 60
+    #[arg(long, default_value_t = draw::MOST_SECONDS)]
+    seconds: u64,
     /// Which controllers, besides CUBIC, BBRv3 and NewReno
     #[arg(long, value_delimiter = ',', default_value = "satellite")]
     controller: Vec<Choice>,
@@ -53,6 +56,17 @@ pub fn run(command: &Command) -> Result<(), Failure> {
             command.seeds
         )));
     }
+    if !(1..=draw::MOST_SECONDS).contains(&command.seconds) {
+        return Err(Failure::Configuration(format!(
+            "--seconds {}: give 1 to {}",
+            command.seconds,
+            draw::MOST_SECONDS
+        )));
+    }
+    let set = Links {
+        seed: command.seed,
+        seconds: command.seconds,
+    };
     let mut known: Vec<never_worst::Run> = match &command.known {
         Some(path) => serde_json::from_str(&failure::read(path)?)
             .with_context(|| format!("reading {}", path.display()))?,
@@ -66,6 +80,14 @@ pub fn run(command: &Command) -> Result<(), Failure> {
             && run.repetition < command.seeds
             && never_worst::OTHERS.contains(&run.controller)
     });
+    if let Some(other) = (known.iter()).find(|run| run.lasted != set.link(run.link).seconds) {
+        return Err(Failure::Configuration(format!(
+            "--known: its run over link {} lasted {} s, one of this command lasts {} s",
+            other.link,
+            other.lasted,
+            set.link(other.link).seconds
+        )));
+    }
     let mut controllers = never_worst::OTHERS.to_vec();
     controllers.extend(&command.controller);
     let kept = match std::fs::metadata(&command.out) {
@@ -77,7 +99,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         }
         // A pipe or a device has nothing beside it.
         Ok(there) if !there.is_file() => None,
-        _ => Some(Kept::open(&command.out, command.seed)?),
+        _ => Some(Kept::open(&command.out, set)?),
     };
     let (mut kept, before) = kept.unzip();
     let before = before.unwrap_or_default();
@@ -93,7 +115,7 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         asked && there.insert(what(run))
     }));
     let runs = never_worst::runs_kept(
-        command.seed,
+        set,
         &links,
         &controllers,
         command.seeds,

@@ -4,6 +4,7 @@ use bentpipe_link::Scenario;
 use bentpipe_vnet::host::HostSpec;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
 
 /// A link with a host at either end.
 #[derive(Debug, Clone)]
@@ -22,9 +23,37 @@ pub struct Drawn {
     pub seconds: u64,
 }
 
-/// Bits that a run carries at most, and seconds that it lasts at least.
+/// Links that are drawn from a seed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Links {
+    /// Which set.
+    pub seed: u64,
+    /// Most seconds that a run over one lasts.
+    pub seconds: u64,
+}
+
+impl Links {
+    /// The set `seed`, each link run for as long as it is drawn for.
+    pub const fn whole(seed: u64) -> Self {
+        Self {
+            seed,
+            seconds: MOST_SECONDS,
+        }
+    }
+
+    /// Link `number` of it.
+    pub fn link(self, number: u64) -> Drawn {
+        let mut drawn = draw(self.seed, number);
+        drawn.seconds = drawn.seconds.min(self.seconds);
+        drawn
+    }
+}
+
+/// Bits that a run carries at most, and seconds that it lasts at least, and at most.
 const MOST_BITS: f64 = 3e9;
 const LEAST_SECONDS: f64 = 8.0;
+/// See [`LEAST_SECONDS`].
+pub const MOST_SECONDS: u64 = 60;
 
 struct Draw(ChaCha8Rng);
 
@@ -80,7 +109,7 @@ pub fn draw(seed: u64, number: u64) -> Drawn {
         reason = "between 8 and 60, and a rate of bits"
     )]
     let (seconds, bits) = (
-        (MOST_BITS / bits).clamp(LEAST_SECONDS, 60.0) as u64,
+        (MOST_BITS / bits).clamp(LEAST_SECONDS, MOST_SECONDS as f64) as u64,
         bits as u64,
     );
     let title = format!(

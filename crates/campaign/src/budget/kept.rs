@@ -10,13 +10,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde::Serialize;
 
+use super::draw::Links;
 use super::never_worst::Run;
 
 /// What the runs of a file are of.
 #[derive(Debug, Serialize)]
 struct Of {
-    /// Which set of links.
-    seed: u64,
+    /// Which set of links, and how long each is run.
+    #[serde(flatten)]
+    links: Links,
     /// SHA-256 of the program, hexadecimal.
     program: String,
 }
@@ -29,14 +31,14 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// The file beside `out` for runs over the set `seed`, made where there is none, and the runs in it.
+    /// The file beside `out` for runs over `links`, made where there is none, and the runs in it.
     ///
     /// # Errors
     ///
     /// Where it cannot be read or written, another process writes it, or its runs are of another set or program.
-    pub fn open(out: &Path, seed: u64) -> anyhow::Result<(Self, Vec<Run>)> {
+    pub fn open(out: &Path, links: Links) -> anyhow::Result<(Self, Vec<Run>)> {
         let program = sha256(&std::fs::read("/proc/self/exe").context("reading this program")?);
-        Self::open_by(out, &Of { seed, program })
+        Self::open_by(out, &Of { links, program })
     }
 
     fn open_by(out: &Path, of: &Of) -> anyhow::Result<(Self, Vec<Run>)> {
@@ -65,7 +67,7 @@ impl Kept {
             Some(runs) => &runs[..runs.rfind('\n').map_or(0, |end| end + 1)],
             None if header.starts_with(&text) => "",
             None => bail!(
-                "{}: its runs are of another set of links or another build of bentpipe; move it away, or remove it",
+                "{}: its runs are of another set of links, of another length, or of another build of bentpipe; move it away, or remove it",
                 place()
             ),
         };
@@ -133,8 +135,8 @@ mod tests {
         }
 
         fn open(&self, seed: u64, program: &str) -> anyhow::Result<(Kept, Vec<Run>)> {
-            let program = program.to_owned();
-            Kept::open_by(&self.0.join("out.json"), &Of { seed, program })
+            let (links, program) = (Links::whole(seed), program.to_owned());
+            Kept::open_by(&self.0.join("out.json"), &Of { links, program })
         }
 
         fn part(&self) -> PathBuf {
@@ -153,6 +155,7 @@ mod tests {
             link,
             controller: Choice::Satellite,
             repetition: 2,
+            lasted: 60,
             seconds: [Some(0.1 + 0.2), Some(1.0 / 3.0), None],
             goodput: 12.345_678_9,
             queue_p95_ms: 1e-9,

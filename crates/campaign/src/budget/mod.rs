@@ -24,6 +24,7 @@ pub mod draw;
 mod kept;
 pub mod never_worst;
 
+pub use draw::Links;
 pub use kept::Kept;
 
 /// A workload and what is asked of it.

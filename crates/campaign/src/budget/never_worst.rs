@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::progress::Progress;
 
-use super::draw::{Drawn, draw};
+use super::draw::{Drawn, Links};
 use super::median;
 use super::plans::{ENDLESS, transport};
 
@@ -41,6 +41,8 @@ pub struct Run {
     /// Which of the link's seeds.
     #[serde(default)]
     pub repetition: u64,
+    /// Seconds that it lasted.
+    pub lasted: u64,
     /// Seconds to each milestone, where it was reached.
     pub seconds: [Option<f64>; 3],
     /// Mbit/s of payload.
@@ -113,6 +115,7 @@ fn run(drawn: &Drawn, controller: Choice, seed: u64, repetition: u64, base: Inst
         link: drawn.number,
         controller,
         repetition,
+        lasted: drawn.seconds,
         seconds: MILESTONES.map(|bytes| reached(&records, bytes)),
         goodput: received as f64 * 8e-6 / drawn.seconds as f64,
         queue_p95_ms: waits
@@ -141,17 +144,18 @@ pub fn runs(
     base: Instant,
 ) -> Vec<Run> {
     let keep = |_: &Run| Ok::<_, Infallible>(());
-    let Ok(runs) = runs_kept(seed, links, controllers, repetitions, known, keep, base);
+    let set = Links::whole(seed);
+    let Ok(runs) = runs_kept(set, links, controllers, repetitions, known, keep, base);
     runs
 }
 
-/// The same; `keep` has each run as it ends.
+/// The same over links of `set`; `keep` has each run as it ends.
 ///
 /// # Errors
 ///
 /// The first of `keep`, behind which no more are begun.
 pub fn runs_kept<E: Send>(
-    seed: u64,
+    set: Links,
     links: &[u64],
     controllers: &[Choice],
     repetitions: u64,
@@ -169,7 +173,7 @@ pub fn runs_kept<E: Send>(
         !(known.iter()).any(|run| *job == (run.link, run.controller, run.repetition))
     });
     // The long ones first, so that no core waits for the last.
-    jobs.sort_by_key(|(link, ..)| std::cmp::Reverse(draw(seed, *link).bits));
+    jobs.sort_by_key(|(link, ..)| std::cmp::Reverse(set.link(*link).bits));
     let next = AtomicUsize::new(0);
     let progress = Progress::new(jobs.len());
     let results = Mutex::new((known, 0, progress, keep, Ok(())));
@@ -180,7 +184,7 @@ pub fn runs_kept<E: Send>(
                 while let Some(&(link, controller, repetition)) =
                     jobs.get(next.fetch_add(1, Ordering::Relaxed))
                 {
-                    let run = run(&draw(seed, link), controller, seed, repetition, base);
+                    let run = run(&set.link(link), controller, set.seed, repetition, base);
                     let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
                     let (runs, done, progress, keep, kept) = &mut *results;
                     if kept.is_ok() {
