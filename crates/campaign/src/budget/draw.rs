@@ -49,10 +49,10 @@ impl Links {
     }
 }
 
-/// Bits that a run carries at most, and seconds that it lasts at least, and at most.
+/// Bits that a run carries at most, and seconds that it lasts at least, unless fewer are asked for.
 const MOST_BITS: f64 = 3e9;
 const LEAST_SECONDS: f64 = 8.0;
-/// See [`LEAST_SECONDS`].
+/// Most seconds that a run lasts.
 pub const MOST_SECONDS: u64 = 60;
 
 struct Draw(ChaCha8Rng);
