@@ -164,6 +164,7 @@ fn drawn_links_run_for_as_long_as_is_asked_and_known_figures_are_of_that_length(
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
         (ended.status.code(), said)
     };
+    std::fs::write(place.0.join("plan.toml"), PLAN).unwrap();
     let (code, said) = never_worst("--seconds 1 --out one.json");
     assert_eq!(code, Some(0), "{said}");
     let runs = std::fs::read_to_string(place.0.join("one.json")).unwrap();
@@ -182,6 +183,10 @@ fn drawn_links_run_for_as_long_as_is_asked_and_known_figures_are_of_that_length(
         (
             "--seconds 2 --known one.json",
             "--known: its run over link 0 lasted 1 s, one of this command lasts 2 s",
+        ),
+        (
+            "--known plan.toml",
+            "--known plan.toml: expected ident at line 1",
         ),
         ("--seconds 0", "--seconds 0: give 1 to 60"),
         ("--seconds 61", "--seconds 61: give 1 to 60"),

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::Context;
 use bentpipe_campaign::budget::{Kept, Links, draw, median, never_worst};
 use bentpipe_campaign::write_json;
 use bentpipe_cc::Choice;
@@ -25,7 +24,7 @@ pub struct Command {
     /// How often each is run: seeds of its losses, its jitter and its hosts' stalls
     #[arg(long, default_value_t = 1)]
     seeds: u64,
-    /// Most seconds that a run lasts: a fast link's last 8, a slow one's 60
+    /// Most seconds that a run lasts; by itself a slow link's lasts 60, a fast one's 8 at least
     #[arg(long, default_value_t = draw::MOST_SECONDS)]
     seconds: u64,
     /// Which controllers, besides CUBIC, BBRv3 and NewReno
@@ -68,8 +67,9 @@ pub fn run(command: &Command) -> Result<(), Failure> {
         seconds: command.seconds,
     };
     let mut known: Vec<never_worst::Run> = match &command.known {
-        Some(path) => serde_json::from_str(&failure::read(path)?)
-            .with_context(|| format!("reading {}", path.display()))?,
+        Some(path) => serde_json::from_str(&failure::read(path)?).map_err(|error| {
+            Failure::Configuration(format!("--known {}: {error}", path.display()))
+        })?,
         None => Vec::new(),
     };
     let links: Vec<_> = command

@@ -35,7 +35,7 @@ impl Kept {
     ///
     /// # Errors
     ///
-    /// Where it cannot be read or written, another process writes it, or its runs are of another set or program.
+    /// Where it cannot be read or written, another process writes it, or its runs are of another set, length or program.
     pub fn open(out: &Path, links: Links) -> anyhow::Result<(Self, Vec<Run>)> {
         let program = sha256(&std::fs::read("/proc/self/exe").context("reading this program")?);
         Self::open_by(out, &Of { links, program })
@@ -135,7 +135,11 @@ mod tests {
         }
 
         fn open(&self, seed: u64, program: &str) -> anyhow::Result<(Kept, Vec<Run>)> {
-            let (links, program) = (Links::whole(seed), program.to_owned());
+            self.open_for(Links::whole(seed), program)
+        }
+
+        fn open_for(&self, links: Links, program: &str) -> anyhow::Result<(Kept, Vec<Run>)> {
+            let program = program.to_owned();
             Kept::open_by(&self.0.join("out.json"), &Of { links, program })
         }
 
@@ -187,14 +191,22 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_another_set_or_program_are_left_alone() {
+    fn runs_of_another_set_length_or_program_are_left_alone() {
         let place = Place::new("another");
         let (mut kept, _) = place.open(7, "this").unwrap();
         kept.add(&run(1)).unwrap();
         drop(kept);
         let there = std::fs::read(place.part()).unwrap();
-        for (seed, program) in [(8, "this"), (7, "that")] {
-            let refused = place.open(seed, program).unwrap_err().to_string();
+        let shorter = Links {
+            seed: 7,
+            seconds: 10,
+        };
+        for (links, program) in [
+            (Links::whole(8), "this"),
+            (shorter, "this"),
+            (Links::whole(7), "that"),
+        ] {
+            let refused = place.open_for(links, program).unwrap_err().to_string();
             assert!(refused.contains("move it away, or remove it"), "{refused}");
             assert_eq!(std::fs::read(place.part()).unwrap(), there);
         }
