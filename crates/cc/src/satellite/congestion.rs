@@ -56,6 +56,13 @@ impl Satellite {
         standing > own.max(FOREIGN_QUEUE * self.base()) && holds
     }
 
+    /// Whether no more is in flight than the pipe, and what comes in one go: of a long queue that stands all the same nothing is ours.
+    pub(super) fn is_own_queue_gone(&self) -> bool {
+        let at_once =
+            OWN_QUEUE_GONE_PACKETS.min(2.0 + OWN_QUEUE_GONE_TIME * self.rate / self.packet);
+        self.delivery.in_flight() as f64 <= OWN_QUEUE_GONE * self.pipe() + at_once * self.packet
+    }
+
     /// A queue has marked; it may be `long`.
     pub(super) fn on_mark(&mut self, event: &Congestion, long: bool) {
         // Of packets that were held and come at once a short queue marks some.

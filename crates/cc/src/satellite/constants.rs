@@ -29,6 +29,10 @@ pub(super) const CAPACITY_DECAY: f64 = 40.0;
 /// Share of the queue's error corrected per round trip. With the measurement one
 /// to two round trips old, more than about 0.4 would oscillate.
 pub(super) const QUEUE_GAIN: f64 = 0.3;
+/// Bounds of what is sent by it, shares of the rate.
+pub(super) const LEAST_GAIN: f64 = 0.5;
+/// See [`LEAST_GAIN`].
+pub(super) const MOST_GAIN: f64 = 2.0;
 /// A flow with less than this share of the highest rate that it had, and a queue, checks whether
 /// the path has become longer; and somebody else is there, if queue management drops or marks.
 pub(super) const REDUCED_RATE: f64 = 0.9;
@@ -158,6 +162,9 @@ pub(super) const FOREIGN_STALLS: f64 = 2.0;
 pub(super) const OWN_QUEUE_GONE: f64 = 1.15;
 /// Packets beyond that share: acknowledgements come in groups.
 pub(super) const OWN_QUEUE_GONE_PACKETS: f64 = 12.0;
+/// But two, and those of so many seconds: no acknowledgement waits for longer. At 60 kbit/s twelve packets are a queue of 2.4 s, and were
+/// taken for somebody else's (decision 0005, *Slow links whose rate steps*).
+pub(super) const OWN_QUEUE_GONE_TIME: f64 = 0.1;
 
 // Losses and marks.
 
@@ -392,6 +399,8 @@ pub(super) mod rate_steps {
     pub(in crate::satellite) const LOSS_FORGOTTEN: f64 = 0.02;
     /// Rounds without a queue until a train.
     pub(in crate::satellite) const TRAIN_ROUNDS: u32 = 2;
+    /// Packets that stand where few fill the pipe (decision 0005, *Slow links whose rate steps*).
+    pub(in crate::satellite) const TARGET_PACKETS: f64 = 2.0;
 }
 
 /// Links on demand; evidence in docs/decisions/0005-satellite-mended.md, *Links on demand*.

@@ -5,7 +5,8 @@ use bentpipe_units::{Span, Time};
 use super::constants::brief_queue::HIGH as HIGH_SAMPLE;
 use super::constants::*;
 use super::losses::Verdict;
-use super::{Path, Phase, Satellite, drain_probe, raise_probe};
+use super::{Acked, Path, Phase, Satellite, drain_probe, raise_probe};
+use crate::convert::whole;
 
 impl Satellite {
     /// Losses without a queue: the radio's, or those of a link that is full all the same? So many bytes per second came
@@ -52,6 +53,23 @@ impl Satellite {
     /// one to be measured over.
     pub(super) fn hold(&mut self, now: Time) {
         self.hold_until = now + self.rtt() + self.rtt();
+        self.held_from = self.is_short_pipe().then_some(now);
+    }
+
+    /// A packet is acknowledged. On a short pipe the first that has left since ends the former of the two: with so few acknowledgements the
+    /// average round trip remembers a queue for many round trips (an eighth goes with each; RFC 9002, section 5.3).
+    pub(super) fn follow_hold(&mut self, packet: &Acked) {
+        if self.held_from.is_some_and(|from| packet.sent > from) {
+            self.held_from = None;
+            let measured = Span::from_nanos(whole(1e9 * self.base()));
+            self.hold_until = self.hold_until.min(packet.now + measured);
+        }
+    }
+
+    /// Nor are measurements until then the path's.
+    pub(super) fn hold_until_at_least(&mut self, until: Time) {
+        self.hold_until = self.hold_until.max(until);
+        self.held_from = None;
     }
 
     /// A round that carried most of the rate confirms it. Of one that carried less, what it carried is known;
@@ -153,6 +171,6 @@ impl Satellite {
             return gain;
         }
         let error = (self.target() - self.standing()) / self.pipe();
-        (1.0 + QUEUE_GAIN * error).clamp(0.5, 2.0) + PROBE_GAINS[self.probe_step]
+        (1.0 + QUEUE_GAIN * error).clamp(LEAST_GAIN, MOST_GAIN) + PROBE_GAINS[self.probe_step]
     }
 }

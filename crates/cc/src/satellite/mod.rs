@@ -122,8 +122,10 @@ pub struct Satellite {
     capacity_at: Time,
     rate_fall: Option<RateFall>,
     rate_steps: RateSteps,
-    /// Measurements of packets sent before then are of an earlier rate.
+    /// Measurements until then are of an earlier rate.
     hold_until: Time,
+    /// What was sent until then was sent at it, on a short pipe.
+    held_from: Option<Time>,
     /// Measurements until then have a stall of the own host in them.
     stalled_until: Time,
     /// Rounds of cruise.
@@ -228,6 +230,7 @@ impl Satellite {
             rate_fall: None,
             rate_steps: RateSteps::default(),
             hold_until: Time::ZERO,
+            held_from: None,
             stalled_until: Time::ZERO,
             rounds: 0,
             probe_step: 0,
@@ -391,8 +394,7 @@ impl Satellite {
         self.competitive.on_round(&competitive_mode::Round {
             now,
             long_queue: self.is_queue_foreign(in_flight),
-            own_queue_gone: self.delivery.in_flight() as f64
-                <= OWN_QUEUE_GONE * self.pipe() + OWN_QUEUE_GONE_PACKETS * self.packet,
+            own_queue_gone: self.is_own_queue_gone(),
             in_flight: self.delivery.in_flight() as f64,
             pipe: self.pipe(),
             rtt: self.rtt().as_secs_f64(),
@@ -410,10 +412,8 @@ impl Controller for Satellite {
             .now
             .since(std::mem::replace(&mut self.last_sent, packet.now));
         self.silence.on_sent(packet.now, pause);
-        let missed = self.rate * pause.as_secs_f64() - packet.bytes as f64;
-        let room = self.window().saturating_sub(self.delivery.in_flight()) as f64;
         if self.phase == Phase::Cruise {
-            self.on_pause(packet.now, missed.min(room));
+            self.on_pause(packet.now, pause, packet.bytes as f64);
         }
         if !waiting && pause > LONG_PAUSE && self.phase == Phase::Cruise && self.may_send_train() {
             self.begin_train();
@@ -470,6 +470,7 @@ impl Controller for Satellite {
         {
             back.get_or_insert(packet.now);
         }
+        self.follow_hold(packet);
         if packet.sent >= self.round.started {
             self.end_round(packet.now);
         }
@@ -494,8 +495,7 @@ impl Controller for Satellite {
             }
         }
         if self.silence.on_acks_done(now, self.base(), self.rtt()) {
-            let measured = now + self.rtt() + MIN_RATE_INTERVAL;
-            self.hold_until = self.hold_until.max(measured);
+            self.hold_until_at_least(now + self.rtt() + MIN_RATE_INTERVAL);
         }
         // A queue grows by a packet at a time, which shows where few fill the pipe, and by the train.
         let grain = if self.rate == 0.0 {
@@ -661,10 +661,13 @@ impl Controller for Satellite {
         let per_byte = WINDOW_PACE / self.rtt().as_secs_f64();
         let competitive = self.competitive.window() * per_byte;
         let own = self.with_marks(own.max(self.kept_for_steps() * per_byte), per_byte);
-        // Two packets per round trip, and a queue of their own making counts where they are more
-        // than the path carries.
+        // Two packets are always under way (RFC 9002, section 7.2); where they are more than the path carries, each round trip has a queue
+        // of their own making in it.
         let two = 2.0 * self.packet;
-        let least = (two / self.base()).min(self.rate.max(two / self.rtt().as_secs_f64()));
+        let least = match (self.delivery.in_flight() as f64) < two {
+            true => two / self.base(),
+            false => (two / self.base()).min(self.rate.max(two / self.rtt().as_secs_f64())),
+        };
         Some(whole(own.max(competitive).max(least)))
     }
 

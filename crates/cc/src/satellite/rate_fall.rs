@@ -5,6 +5,8 @@
 //! we have stopped sending, and what is delivered shows no more than that. Behind a silence packets may have been held: then only
 //! what has come since is believed.
 //!
+//! At half of that the queue runs off. If on a short pipe it has not once it could have, the path carries less again: that is measured anew.
+//!
 //! The least of such quarters is too low where a host stood still in one of them. But all the while a queue stood, so the path
 //! was never idle: once the queue is gone, what it delivered on average is its rate. Not for a flow that has less than it had:
 //! it shares the path with others, and was to give way. Where the last of it came a quarter faster than what was measured, the
@@ -14,11 +16,14 @@ use bentpipe_units::{Span, Time};
 
 use super::Satellite;
 use super::constants::*;
+use crate::convert::whole;
 
 /// One that is under way.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RateFall {
     since: Time,
+    /// When the queue has run off, if nothing else changes.
+    over: Time,
     /// Whether it has been measured.
     measured: bool,
     /// Bytes per second that were delivered since then.
@@ -62,8 +67,11 @@ impl Satellite {
 
     fn on_long_queue(&mut self, now: Time, rtt: Span) {
         self.rounds = TRAIN_DOUBT_ROUNDS;
-        let mut fall = self.rate_fall.unwrap_or(RateFall {
+        let stuck = self.is_short_pipe() && self.is_full();
+        let again = |fall: &RateFall| stuck && fall.measured && now > fall.over;
+        let mut fall = (self.rate_fall.filter(|fall| !again(fall))).unwrap_or(RateFall {
             since: now,
+            over: now + self.rtt() + self.queue_runs_off(),
             measured: false,
             average: None,
             last: None,
@@ -100,6 +108,11 @@ impl Satellite {
         }
         self.rate_fall = Some(fall);
         self.hold(now);
+    }
+
+    /// How long what stands takes to run off, at half of the rate.
+    fn queue_runs_off(&self) -> Span {
+        Span::from_nanos(whole(1e9 * self.queue.standing() / (1.0 - LEAST_GAIN)))
     }
 
     /// Seconds of queue beyond what the controller makes itself.

@@ -113,9 +113,9 @@ impl Satellite {
         (self.rate_steps).on_round(known.then_some(delivered), fallen);
     }
 
-    /// Bytes that stay in flight for a rate that comes back: not while the queue is let run dry, nor where a window says little.
+    /// Bytes that stay in flight for a rate that comes back: not while the queue is let run dry.
     pub(super) fn kept_for_steps(&self) -> f64 {
-        if self.drain_probe.gain(self.last_acked).is_some() || self.is_short_pipe() {
+        if self.drain_probe.gain(self.last_acked).is_some() {
             return 0.0;
         }
         self.rate_steps.pipes() * self.rate_steps.most() * self.base()

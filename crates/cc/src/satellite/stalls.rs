@@ -1,9 +1,9 @@
 //! Hosts that stand still: a busy machine's timers are late, and what it has received it reads in one go.
 
-use bentpipe_units::Time;
+use bentpipe_units::{Span, Time};
 
 use super::constants::*;
-use super::{Phase, Satellite};
+use super::{Controller, Phase, Satellite};
 
 impl Satellite {
     /// Seconds for which hosts that are busy stand still: a path on which no queue outlasts that is idle meanwhile.
@@ -21,9 +21,17 @@ impl Satellite {
         STALLS * self.queue.jitter() > MIN_TARGET
     }
 
-    /// Nothing has left for a while, in which `missed` bytes would have, until `now`: the application's pause, which says nothing of the path,
+    /// `bytes` leave at `now`, and nothing has for a `pause`, in which more would have: the application's pause, which says nothing of the path,
     /// or a stall of the own host, behind which the rate may rise by what is measured, and not fall.
-    pub(super) fn on_pause(&mut self, now: Time, missed: f64) {
+    pub(super) fn on_pause(&mut self, now: Time, pause: Span, bytes: f64) {
+        let pause = pause.as_secs_f64();
+        if pause <= MIN_PAUSE {
+            return;
+        }
+        // Behind a long queue less is sent, on a short pipe one packet in twice the time of one.
+        let paced = self.pacing_rate().map_or(self.rate, |paced| paced as f64);
+        let room = self.window().saturating_sub(self.delivery.in_flight()) as f64;
+        let missed = (self.rate.min(paced) * pause - bytes).min(room);
         if missed <= (PAUSE * self.pipe()).max(MIN_PAUSE * self.rate) {
             return;
         }

@@ -16,6 +16,15 @@ impl Satellite {
             .max(MIN_TARGET * self.rate)
             .max(self.marked_target * self.stalls() * self.rate)
             .max(self.ack_wait() * self.rate)
+            .max(self.target_for_steps())
+    }
+
+    /// Bytes without which a short pipe runs dry before it is seen that its rate has stepped up.
+    fn target_for_steps(&self) -> f64 {
+        match self.rate_steps.are_expected() && self.is_short_pipe() {
+            true => rate_steps::TARGET_PACKETS * self.packet,
+            false => 0.0,
+        }
     }
 
     /// Seconds that packets wait for their acknowledgement where a timer sends it, not the
