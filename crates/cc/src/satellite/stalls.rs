@@ -28,10 +28,13 @@ impl Satellite {
         if pause <= MIN_PAUSE {
             return;
         }
-        // Behind a long queue less is sent, on a short pipe one packet in twice the time of one.
-        let paced = self.pacing_rate().map_or(self.rate, |paced| paced as f64);
+        // Behind a long queue less than that is sent: on a short pipe one packet in the time of two.
+        let sent = match self.pacing_rate().filter(|_| self.is_short_pipe()) {
+            Some(paced) => self.rate.min(paced as f64),
+            None => self.rate,
+        };
         let room = self.window().saturating_sub(self.delivery.in_flight()) as f64;
-        let missed = (self.rate.min(paced) * pause - bytes).min(room);
+        let missed = (sent * pause - bytes).min(room);
         if missed <= (PAUSE * self.pipe()).max(MIN_PAUSE * self.rate) {
             return;
         }
