@@ -223,26 +223,18 @@ fn a_rate_that_comes_back_is_found_by_a_busy_machine() {
     }
 }
 
-/// A link of at most 300 kbit/s that ten packets fill, whose rate is a quarter to a half of it from the sixteenth second to the twentieth.
+/// A link of at most 300 kbit/s that ten packets fill, and its round trip, seconds. The rate is a quarter to a half of it from the sixteenth second
+/// to the twentieth.
 fn slow_link_whose_rate_comes_back(seed: u64) -> (Drawn, f64) {
     let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
-    let mut log = |from: f64, to: f64| from * (to / from).powf(rng.random::<f64>());
-    let bits = log(64e3, 300e3).round();
-    let rtt = log(0.03, (10.0 * 12_000.0 / bits).min(0.7));
-    let fallen = (bits * log(0.25, 0.5)).round();
-    let queue = (log(1.0, 4.0) * bits * rtt / 8.0).max(6_000.0).round();
+    let kbit = rng.random_range(64..=300);
+    let rtt_ms = rng.random_range(30..=(120_000 / kbit).min(700));
+    let fallen = kbit / rng.random_range(2..=4);
+    let queue = (rng.random_range(1..=4) * kbit * rtt_ms / 8).max(6_000);
     let change = format!(
-        "change = [{{ at = \"16 s\", rate = \"{fallen} bit/s\" }}, {{ at = \"20 s\", rate = \"{bits} bit/s\" }}]"
+        "change = [{{ at = \"16 s\", rate = \"{fallen} kbit/s\" }}, {{ at = \"20 s\", rate = \"{kbit} kbit/s\" }}]"
     );
-    (
-        slow_link(
-            (bits / 1e3) as u64,
-            (1e3 * rtt) as u64,
-            queue as u64,
-            &change,
-        ),
-        rtt,
-    )
+    (slow_link(kbit, rtt_ms, queue, &change), rtt_ms as f64 / 1e3)
 }
 
 /// Forty seconds of a slow link with this queue, and `change` in the forward direction.
@@ -263,7 +255,7 @@ fn slow_link(kbit: u64, rtt_ms: u64, queue: u64, change: &str) -> Drawn {
     }
 }
 
-/// With the average round trip of a queue that has gone nothing was measured for many round trips (0.67 of the link at worst).
+/// Forty drawn ones; of 120 it is missed once in 360 runs (0.65 over 288 kbit/s and 354 ms), and was five times before.
 #[test]
 fn a_slow_link_whose_rate_comes_back_is_used_again_soon() {
     for number in 0..40 {

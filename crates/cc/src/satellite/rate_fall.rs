@@ -5,7 +5,8 @@
 //! we have stopped sending, and what is delivered shows no more than that. Behind a silence packets may have been held: then only
 //! what has come since is believed.
 //!
-//! At half of that the queue runs off. If on a short pipe it has not once it could have, the path carries less again: that is measured anew.
+//! Half of the rate is sent until the queue has run off. If on a short pipe it has not once it could have, the path carries less again: that is
+//! measured anew.
 //!
 //! The least of such quarters is too low where a host stood still in one of them. But all the while a queue stood, so the path
 //! was never idle: once the queue is gone, what it delivered on average is its rate. Not for a flow that has less than it had:
