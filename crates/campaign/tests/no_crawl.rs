@@ -251,7 +251,7 @@ fn slow_link(kbit: u64, rtt_ms: u64, queue: u64, change: &str) -> Drawn {
     )
 }
 
-/// Forty drawn ones; of 120 it is missed once in 360 runs (0.65 over 288 kbit/s and 354 ms), and was five times before.
+/// Of forty drawn links each; of the first 120 one in 360 runs misses it (0.65 over 288 kbit/s and 354 ms; docs/limitations.md), and five did before.
 #[test]
 fn a_slow_link_whose_rate_comes_back_is_used_again_soon() {
     for number in 0..40 {
