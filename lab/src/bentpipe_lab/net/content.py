@@ -6,6 +6,7 @@ and sizes lie in `data/kepler-page.csv`; the bytes are ours.
 """
 
 import csv
+import functools
 import hashlib
 import html
 import random
@@ -73,16 +74,32 @@ def root_document(size: int) -> bytes:
 
 def write(root: Path) -> dict[str, Object]:
     """Write everything below `root`; return the objects by path."""
-    objects: dict[str, Object] = {}
-    for path, size in {**FILES, **page_sizes()}.items():
-        data = root_document(size) if path == PAGE_ROOT else incompressible(path, size)
-        objects[path] = write_file(root, path, data)
-    return objects
+    for one, data in _served():
+        _lay(root, one.path, data)
+    return {one.path: one for one, _ in _served()}
 
 
 def write_file(root: Path, path: str, data: bytes) -> Object:
     """Write one file below `root`."""
+    _lay(root, path, data)
+    return _object(path, data)
+
+
+@functools.cache
+def _served() -> tuple[tuple[Object, bytes], ...]:
+    """The files and the page. They are kept: each path has them, and to make them takes as long as to build it."""
+    sizes = {**FILES, **page_sizes()}
+    made = {
+        path: root_document(size) if path == PAGE_ROOT else incompressible(path, size) for path, size in sizes.items()
+    }
+    return tuple((_object(path, data), data) for path, data in made.items())
+
+
+def _object(path: str, data: bytes) -> Object:
+    return Object(path, len(data), hashlib.sha256(data).hexdigest())
+
+
+def _lay(root: Path, path: str, data: bytes) -> None:
     target = root / path
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(data)
-    return Object(path, len(data), hashlib.sha256(data).hexdigest())

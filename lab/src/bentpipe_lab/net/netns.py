@@ -24,11 +24,12 @@ def ip(*arguments: str) -> str:
     return checked(["ip", *arguments])
 
 
-def checked(argv: Sequence[str]) -> str:
-    """Run a program to its end and return its output; a failure tells the command and what it said."""
-    done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+def checked(argv: Sequence[str], given: str = "") -> str:
+    """Run a program to its end, with a text as its input, and return its output; what fails is told whole."""
+    done = subprocess.run(argv, capture_output=True, text=True, input=given, check=False)
     if done.returncode != 0:
-        raise LabError(f"`{' '.join(argv)}` failed ({done.returncode}): {(done.stderr or done.stdout).strip()}")
+        command = " ".join(argv) + (f" <<< '{given}'" if given else "")
+        raise LabError(f"`{command}` failed ({done.returncode}): {(done.stderr or done.stdout).strip()}")
     return done.stdout
 
 
@@ -78,7 +79,14 @@ class Namespace:
 
     def ip(self, *arguments: str) -> str:
         """Run `ip` inside."""
-        return ip("-n", self.name, *arguments)
+        return ip(*self._ip_options(), *arguments)
+
+    def ip_all(self, *commands: str) -> None:
+        """Run `ip` once inside for several of its commands, in order; one that fails is the last."""
+        checked(["ip", *self._ip_options(), "-batch", "-"], "".join(f"{command}\n" for command in commands))
+
+    def _ip_options(self) -> list[str]:
+        return ["-n", self.name]
 
     def sysctl(self, **settings: str | int) -> None:
         """Set kernel parameters inside; `net__ipv4__ip_forward=1` is net.ipv4.ip_forward."""
@@ -128,9 +136,8 @@ class OwnNetwork(Namespace):
         """The kernel's link to it."""
         return Path("/proc/self/ns/net")
 
-    def ip(self, *arguments: str) -> str:
-        """Run `ip` in it."""
-        return ip(*arguments)
+    def _ip_options(self) -> list[str]:
+        return []
 
     def create(self) -> None:
         """It is there."""

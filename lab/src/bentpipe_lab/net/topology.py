@@ -284,8 +284,12 @@ def _control(namespace: Namespace, name: str) -> None:
 def _cable(near: Namespace, far: Namespace, device: str, hop: Hop) -> None:
     netns.veth(near, device, far, device)
     for end, addresses in ((near, (hop.near4, hop.near6)), (far, (hop.far4, hop.far6))):
-        for address in map(_with_prefix, addresses):
-            end.ip("address", "add", address, "dev", device, *(["nodad"] if ":" in address else []))
+        end.ip_all(
+            *(
+                f"address add {address} dev {device}{' nodad' if ':' in address else ''}"
+                for address in map(_with_prefix, addresses)
+            )
+        )
 
 
 def _emulate(path: Topology, scenario: Path, processor: int | None) -> Process:
@@ -314,23 +318,23 @@ def _emulate(path: Topology, scenario: Path, processor: int | None) -> Process:
 
 
 def _route(path: Topology) -> None:
-    for namespace, device, next4, next6 in (
-        (path.client, "lan0", LAN.near4, LAN.near6),
-        (path.terminal, "sat0", SATELLITE.far4, SATELLITE.far6),
-        (path.gateway, "gnd0", GROUND.far4, GROUND.far6),
-        (path.server, "gnd0", GROUND.near4, GROUND.near6),
+    to_client = f"route add 10.77.0.0/24 via {SATELLITE.near4}", f"route add fd77::/64 via {SATELLITE.near6}"
+    behind_server = (
+        f"address add {PRIVATE4}/32 dev lo",
+        f"route add blackhole {BLACKHOLE4}",
+        f"route add unreachable {UNREACHABLE4}",
+    )
+    for namespace, device, next4, next6, further in (
+        (path.client, "lan0", LAN.near4, LAN.near6, ()),
+        (path.terminal, "sat0", SATELLITE.far4, SATELLITE.far6, ()),
+        (path.gateway, "gnd0", GROUND.far4, GROUND.far6, to_client),
+        (path.server, "gnd0", GROUND.near4, GROUND.near6, behind_server),
     ):
-        if namespace not in path.namespaces:
-            continue
-        namespace.ip("route", "add", "default", "via", next4, "dev", device)
-        namespace.ip("-6", "route", "add", "default", "via", next6, "dev", device)
-    path.gateway.ip("route", "add", "10.77.0.0/24", "via", SATELLITE.near4)
-    path.gateway.ip("-6", "route", "add", "fd77::/64", "via", SATELLITE.near6)
-    if path.ends_apart:
-        return
-    path.server.ip("address", "add", f"{PRIVATE4}/32", "dev", "lo")
-    path.server.ip("route", "add", "blackhole", BLACKHOLE4)
-    path.server.ip("route", "add", "unreachable", UNREACHABLE4)
+        if namespace in path.namespaces:
+            default = (
+                f"route add {every} via {hop} dev {device}" for every, hop in (("0.0.0.0/0", next4), ("::/0", next6))
+            )
+            namespace.ip_all(*default, *further)
 
 
 def _with_prefix(address: str) -> str:
