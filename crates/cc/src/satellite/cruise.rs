@@ -123,7 +123,10 @@ impl Satellite {
         let since = now.since(self.capacity_at).as_secs_f64();
         self.capacity_at = now;
         self.capacity += (self.rate - self.capacity) * (since / CAPACITY_DECAY).min(1.0);
-        self.capacity = self.capacity.max(self.rate);
+        self.unmeasured &= now < self.hold_until;
+        if !self.unmeasured {
+            self.capacity = self.capacity.max(self.rate);
+        }
         let verdict = self.drain_probe.on_acks_done(drain_probe::Observation {
             now,
             rtt,

@@ -170,6 +170,8 @@ pub struct Satellite {
     train_after: u32,
     /// Slow start has ended for something that stood, and it is not known yet whether that was jitter.
     left_for_queue: bool,
+    /// Slow start has ended with what its window was, and no measurement has come since: the path may carry less.
+    unmeasured: bool,
     /// Congestion of packets sent until then has been answered.
     recovery_from: Option<Time>,
     silence: Silence,
@@ -258,6 +260,7 @@ impl Satellite {
             rounds_without_queue: 0,
             train_after: TRAIN_ROUNDS,
             left_for_queue: false,
+            unmeasured: false,
             recovery_from: None,
             silence: Silence::new(),
             marked_target: 1.0,
@@ -351,7 +354,7 @@ impl Satellite {
         self.marked_target = (self.marked_target + MARK_FORGOTTEN).min(1.0);
         if self.phase == Phase::Cruise
             && now >= self.blackout_losses_until.max(self.hold_until)
-            && self.competitive.window() == 0.0
+            && self.judges_losses()
         {
             self.judge_losses(now, lost_packets, acked_packets + lost_packets, delivered);
         }

@@ -272,7 +272,9 @@ impl Satellite {
         let window = self.start_window / base.as_secs_f64();
         let unmeasured = if self.loses_much() { round } else { window };
         let over = self.without_silence(now, over);
-        let measured = self.delivery.rate(over).unwrap_or(unmeasured);
+        let measured = self.delivery.rate(over);
+        self.unmeasured = measured.is_none();
+        let measured = measured.unwrap_or(unmeasured);
         // Acknowledgements that pause say nothing against what a whole round has brought.
         // While packets were held a short queue was full, and no round has shown what the path carries. Half of the window
         // is what any controller keeps (RFC 9002, section 7.3.2), once it has grown by what arrived.
