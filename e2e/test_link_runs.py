@@ -82,7 +82,7 @@ def test_udp_that_the_kernel_may_cut_arrives_datagram_by_datagram(tmp_path: Path
 
 def test_a_large_packet_passes_and_one_larger_does_not(tmp_path: Path) -> None:
     with emulated(tmp_path, options=["--mtu", "9000"]) as link:
-        ping = ["ping", "-n", "-c", "3", "-i", "0.05", "-W", "5", "-M", "do"]
+        ping = ["ping", "-n", "-c", "1", "-W", "5", "-M", "do"]
         assert " 0% packet loss" in link.terminal.run(*ping, "-s", str(9000 - 28), GATEWAY)
         done = subprocess.run(
             link.terminal.command([*ping, "-s", str(9001 - 28), GATEWAY]), capture_output=True, text=True, check=False
@@ -106,7 +106,7 @@ def test_64_links_in_one_process(tmp_path: Path) -> None:
         try:
             many.wait_line("ready")
             for number in (0, LINKS - 1):
-                assert " 0% packet loss" in terminal.run("ping", "-c", "3", "-i", "0.05", f"10.97.{number}.2")
+                assert " 0% packet loss" in terminal.run("ping", "-c", "1", "-W", "5", f"10.97.{number}.2")
             assert many.resident_bytes() < one_bytes + LINKS * MIB
         finally:
             code = many.stop()
