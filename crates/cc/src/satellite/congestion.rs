@@ -33,13 +33,6 @@ impl Satellite {
         self.lost_share < constants::losses::LOSS_THRESH
     }
 
-    /// Whether a trial of less may say whose losses are: not where CUBIC's window rules, for it answers them. Beside jitter that lasts its queue may
-    /// be none, and a window that holds less than the rate asks for stands for ever.
-    pub(super) fn judges_losses(&self) -> bool {
-        let window = self.competitive.window();
-        window == 0.0 || self.queue.has_lasting_jitter() && window < self.own_window()
-    }
-
     /// Whether nothing says that others share the queue, or that packets do not fit into it, of which a round has `lost` some.
     pub(super) fn is_alone(&self, lost: bool) -> bool {
         let fit = !lost && self.loses_few() && !self.losses.is_trying();

@@ -354,7 +354,7 @@ impl Satellite {
         self.marked_target = (self.marked_target + MARK_FORGOTTEN).min(1.0);
         if self.phase == Phase::Cruise
             && now >= self.blackout_losses_until.max(self.hold_until)
-            && self.judges_losses()
+            && self.competitive.window() == 0.0
         {
             self.judge_losses(now, lost_packets, acked_packets + lost_packets, delivered);
         }
