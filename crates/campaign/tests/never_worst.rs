@@ -312,3 +312,16 @@ fn jitter_that_lasts_for_longer_than_a_queue_is_looked_for_is_none() {
     assert!(received > 420_000_000, "{received} bytes in ten seconds");
     assert!(lost < 0.05, "{lost:.3}");
 }
+
+/// 378 Mbit/s and 14 ms, 7 ms of jitter that lasts for 20, hosts that read late: slow start ended with several times what the path carries, beside
+/// which no acknowledgement came too fast any more. So jitter was a queue, and four of ten seeds stayed at a fifth to a half of the link (others carry
+/// 357). One still does (docs/limitations.md): this holds what was won, not the goal.
+#[test]
+#[ignore = "takes long: make test-long"]
+fn jitter_behind_a_rate_that_was_too_high_is_no_queue() {
+    let carried: Vec<f64> = (runs(291_130, 32, 10).iter())
+        .map(|run| run.goodput)
+        .collect();
+    let crawl = carried.iter().filter(|mbit| **mbit < 220.0).count();
+    assert!(crawl <= 1, "{carried:.0?}");
+}

@@ -682,20 +682,6 @@ fn jitter_beyond_the_target_does_not_halve_the_rate() {
     }
 }
 
-/// 378 Mbit/s and 14 ms, 7 ms of jitter that lasts for 20, hosts that read late: slow start ended with several times what the path carries, beside
-/// which no acknowledgement came too fast any more. So jitter was a queue, and four of ten seeds stayed at a fifth to a half of the link (others carry 357).
-#[test]
-#[ignore = "takes long: make test-long"]
-fn jitter_behind_a_rate_that_was_too_high_is_no_queue() {
-    let link = draw::draw(291_130, 32);
-    let carried: Vec<f64> = (0..10)
-        .map(|seed| goodput_and_lost(&link, seed).0)
-        .collect();
-    let crawl = carried.iter().filter(|mbit| **mbit < 220.0).count();
-    // One in ten still does (docs/limitations.md).
-    assert!(crawl <= 1, "{carried:.0?}");
-}
-
 /// 50 Mbit/s and 13 ms with jitter of 8 ms behind a queue of five packets: CUBIC's window, taken for a competitor that was none, grew whatever
 /// was lost, and that was 11 %.
 #[test]
