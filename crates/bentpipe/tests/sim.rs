@@ -188,6 +188,7 @@ fn drawn_links_run_for_as_long_as_is_asked_and_known_figures_are_of_that_length(
             "--known plan.toml",
             "--known plan.toml: expected ident at line 1",
         ),
+        ("--link 200", "--link 200: the set has links 0 to "),
         ("--seconds 0", "--seconds 0: give 1 to 60"),
         ("--seconds 61", "--seconds 61: give 1 to 60"),
     ] {

@@ -49,6 +49,12 @@ pub fn run(command: &Command) -> Result<(), Failure> {
             command.links
         )));
     }
+    if let Some(link) = command.link.filter(|link| *link >= command.links) {
+        return Err(Failure::Configuration(format!(
+            "--link {link}: the set has links 0 to {}",
+            command.links - 1
+        )));
+    }
     if !(1..=1000).contains(&command.seeds) {
         return Err(Failure::Configuration(format!(
             "--seeds {}: give 1 to 1000",
