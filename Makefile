@@ -73,7 +73,7 @@ lint: setup ## formatting, clippy, ruff, mypy
 PROPTEST_RNG_SEED ?= 1
 export PROPTEST_RNG_SEED
 LAB_TESTS := $(PYTHON) -m pytest -q -c lab/pyproject.toml -n 2 lab/tests
-E2E_TESTS := $(NETADMIN) --or-skip $(PYTHON) -m pytest -c lab/pyproject.toml --rootdir e2e -n 6 --dist loadscope e2e
+E2E_TESTS := $(NETADMIN) --or-skip $(PYTHON) -m pytest -c lab/pyproject.toml --rootdir e2e -n 10 --dist loadscope e2e
 unit: setup ## the tests of the crates and of the lab
 	cargo test --workspace --locked
 	BENTPIPE=$(CHECKED) $(LAB_TESTS) -m "not long"

@@ -5,6 +5,7 @@ The terminal's namespace is the machine: its programs know nothing of the tunnel
 
 import json
 import os
+import select
 import shutil
 import socket
 import subprocess
@@ -22,7 +23,7 @@ from bentpipe_lab.net.origin import NAME
 from bentpipe_lab.net.process import Process
 from bentpipe_lab.net.topology import GROUND, LAN, SATELLITE, SERVER4, SERVER6, Topology, topology
 from bentpipe_lab.systems.tunnel import GATEWAY_PORT, Bentpipe, start_bentpipe
-from conversation import Server, connect, eventually
+from conversation import PATIENCE_S, Server, connect, eventually
 from datagrams import ask, open_socket, peer
 from dish_side import capture, captured
 from test_transparent import NOBODY, doctor
@@ -70,7 +71,9 @@ def source(path: Topology, where: Namespace, address: str) -> str | None:
             client.settimeout(1)
             try:
                 client.connect(server.address)
-                return str(server.accept().getpeername()[0])
+                # One to whom a terminal that was killed has left its sockets, for some milliseconds, resets it.
+                arrived, _, _ = select.select([server.socket, client], [], [], PATIENCE_S)
+                return str(server.accept().getpeername()[0]) if server.socket in arrived else None
             except OSError:
                 return None
     finally:
