@@ -239,9 +239,9 @@ pub(super) mod train {
     pub(in crate::satellite) const LATE: f64 = 0.005;
     /// It has, if the acknowledgements show so many times the rate that the train's delay leaves.
     pub(in crate::satellite) const LUMP: f64 = 2.0;
-    /// And jitter on the way has pressed them together, if they show more than [`RATE`] and so many times that. 2 and 4 slow fast paths down, and
-    /// with 1000 up to 4 % are lost (decision 0005, *A flood behind the peer's window*).
-    pub(in crate::satellite) const PRESSED: f64 = 16.0;
+    /// Most that it shows, in rates at which it left: no bottleneck spaces packets closer than they came to it, but jitter and acknowledgements for
+    /// many do; and a pacer lets ten go at once, faster than they leave on average (decision 0005, *The rate at which a train left*).
+    pub(in crate::satellite) const PRESSED: f64 = 2.0;
     /// Its first acknowledgement came too soon for the rate that it shows, if after less than this share of the time that its packets take: 0.55
     /// to 0.58 on ideal hosts, 0.0 to 0.38 where a stall between the two acknowledgements showed half of 20 Mbit/s or less.
     pub(in crate::satellite) const SOON: f64 = 0.4;

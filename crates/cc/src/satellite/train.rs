@@ -277,14 +277,12 @@ impl Train {
             return (whole && least > 0.0).then(|| doubtful(least));
         };
         let lump = shown > FAST_SENDING * RATE as f64 && shown > LUMP * most && self.late > LATE;
-        let pressed = shown > RATE as f64 && shown > PRESSED * most;
-        if whole && most > 0.0 && (lump || pressed) {
-            Some(doubtful(most))
-        } else {
-            Some(Shown {
-                rate: shown,
-                doubtful: false,
-            })
+        if whole && most > 0.0 && lump {
+            return Some(doubtful(most));
         }
+        Some(Shown {
+            rate: shown.min(PRESSED * self.left_at()),
+            doubtful: false,
+        })
     }
 }
