@@ -27,6 +27,18 @@ rate = "100 Mbit/s"
 delay = "15 ms"
 queue = "1000 packets"
 """
+LONGER = """
+name = "longer"
+[forward]
+rate = "20 Mbit/s"
+delay = "50 ms"
+queue = "250 kB"
+[return]
+rate = "20 Mbit/s"
+delay = "50 ms"
+queue = "250 kB"
+"""
+"""A link of 20 Mbit/s both ways and 100 ms, room for a round trip's packets."""
 
 
 @dataclass

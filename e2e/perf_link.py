@@ -10,19 +10,8 @@ from typing import Any
 
 from bentpipe_lab.net import host
 from bentpipe_lab.net.process import Process
-from emulated import GATEWAY, Emulated, emulated
+from emulated import GATEWAY, LONGER, Emulated, emulated
 
-SCENARIO = """
-name = "perf"
-[forward]
-rate = "20 Mbit/s"
-delay = "50 ms"
-queue = "250 kB"
-[return]
-rate = "20 Mbit/s"
-delay = "50 ms"
-queue = "250 kB"
-"""
 RTT_NS = 100_000_000
 
 
@@ -52,7 +41,7 @@ class Measured:
 
 
 @contextmanager
-def measuring(directory: Path, *options: str, scenario: str = SCENARIO) -> Iterator[Measured]:
+def measuring(directory: Path, *options: str, scenario: str = LONGER) -> Iterator[Measured]:
     """A link and a server, ended however the block ends."""
     with emulated(directory, scenario) as link:
         certificate = directory / "server.pem"

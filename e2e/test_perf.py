@@ -15,10 +15,10 @@ import pytest
 
 from bentpipe_lab.net import host
 from bentpipe_lab.net.process import Process
-from emulated import GATEWAY, TERMINAL, bentpipe
-from perf_link import RTT_NS, SCENARIO, Measured, certificate_and_key, measuring
+from emulated import GATEWAY, LONGER, TERMINAL, bentpipe
+from perf_link import RTT_NS, Measured, certificate_and_key, measuring
 
-FAST = SCENARIO.replace("20 Mbit/s", "200 Mbit/s").replace("250 kB", "2.5 MB")
+FAST = LONGER.replace("20 Mbit/s", "200 Mbit/s").replace("250 kB", "2.5 MB")
 MIB = 1 << 20
 FILE = 300_000
 """Bytes that others' programs are asked for: a few round trips."""

@@ -14,19 +14,8 @@ import pytest
 from bentpipe_lab.net import host
 from bentpipe_lab.net.content import incompressible
 from bentpipe_lab.net.process import Process
-from emulated import GATEWAY, Emulated, emulated
+from emulated import GATEWAY, LONGER, Emulated, emulated
 
-SCENARIO = """
-name = "quic-pep"
-[forward]
-rate = "20 Mbit/s"
-delay = "50 ms"
-queue = "250 kB"
-[return]
-rate = "20 Mbit/s"
-delay = "50 ms"
-queue = "250 kB"
-"""
 RTT_NS = 100_000_000
 MIB = 1 << 20
 AIOQUIC = Path(__file__).parent / "clients" / "aioquic_files.py"
@@ -99,7 +88,7 @@ def bentpipe(*words: str | Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def split(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Split]:
     directory = tmp_path_factory.mktemp("quic-pep")
-    with emulated(directory, SCENARIO) as link:
+    with emulated(directory, LONGER) as link:
         certificate = directory / "server.pem"
         argv: list[str | Path] = [
             host.binary(),

@@ -15,19 +15,8 @@ import pytest
 
 from bentpipe_lab.net import host
 from bentpipe_lab.net.process import Process
-from emulated import GATEWAY, TERMINAL, Emulated, bentpipe, emulated
+from emulated import GATEWAY, LONGER, TERMINAL, Emulated, bentpipe, emulated
 
-SCENARIO = """
-name = "quic-pep-faults"
-[forward]
-rate = "20 Mbit/s"
-delay = "50 ms"
-queue = "250 kB"
-[return]
-rate = "20 Mbit/s"
-delay = "50 ms"
-queue = "250 kB"
-"""
 FIRST, SECOND = f"{TERMINAL}:4501", f"{GATEWAY}:4502"
 READY = "quic-pep: listening on"
 
@@ -103,7 +92,7 @@ class Row:
 
 @pytest.fixture
 def row(tmp_path: Path) -> Iterator[Row]:
-    with emulated(tmp_path, SCENARIO) as link:
+    with emulated(tmp_path, LONGER) as link:
         row = Row(link, tmp_path)
         try:
             yield row
