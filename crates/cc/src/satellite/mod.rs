@@ -28,6 +28,7 @@
 //! - [`queue_losses`]: whether losses come when the queue stands high.
 //! - [`marked_window`]: where a queue marks, or drops beside others, no more is in flight than CUBIC would have.
 //! - [`window`]: what may be in flight by the rate, and by the marks.
+//! - [`limits`]: window and pacing rate as the sender is told them.
 //!
 //! Idle time changes nothing: two ends that own the bottleneck keep what they know.
 
@@ -53,6 +54,7 @@ mod competitive_mode;
 mod marked_window;
 mod queue_losses;
 mod window;
+mod limits;
 
 use bentpipe_units::{Span, Time};
 
@@ -64,6 +66,7 @@ use brief_queue::BriefQueue;
 use competitive_mode::CompetitiveMode;
 use constants::*;
 use drain_probe::DrainProbe;
+use limits::Limits;
 use losses::Losses;
 use marked_window::MarkedWindow;
 use on_demand::OnDemand;
@@ -179,6 +182,8 @@ pub struct Satellite {
     marked_target: f64,
     marked: MarkedWindow,
     queue_losses: QueueLosses,
+    /// What the sender is told, unless something has come that may change it.
+    limits: Option<Limits>,
 }
 
 /// One round trip's account.
@@ -266,6 +271,7 @@ impl Satellite {
             marked_target: 1.0,
             marked: MarkedWindow::default(),
             queue_losses: QueueLosses::new(),
+            limits: None,
         }
     }
 
@@ -414,6 +420,9 @@ impl Controller for Satellite {
         let pause = packet
             .now
             .since(std::mem::replace(&mut self.last_sent, packet.now));
+        if !self.is_steady(pause) {
+            self.limits = None;
+        }
         self.silence.on_sent(packet.now, pause);
         if self.phase == Phase::Cruise {
             self.on_pause(packet.now, pause, packet.bytes as f64);
@@ -441,11 +450,14 @@ impl Controller for Satellite {
                     probes: probes + 1,
                     window: self.delivery.in_flight() + room,
                 });
+                self.limits = None;
             }
         }
+        self.keep_limits();
     }
 
     fn on_acked(&mut self, packet: &Acked) {
+        self.limits = None;
         self.silence.on_acked(packet.sent);
         self.delivery.on_acked(packet.bytes);
         self.queue.on_acked(packet);
@@ -480,6 +492,7 @@ impl Controller for Satellite {
     }
 
     fn on_acks_done(&mut self, end: AcksDone) {
+        self.limits = None;
         let now = end.now;
         self.last_acked = now;
         if self.blackout.take().is_some() {
@@ -576,9 +589,11 @@ impl Controller for Satellite {
                 self.cruise(now, app_limited);
             }
         }
+        self.keep_limits();
     }
 
     fn on_lost(&mut self, packet: Lost) {
+        self.limits = None;
         self.frame.1 += packet.bytes;
         // A packet lost by the radio has used the transmitter. One that found the queue
         // full, that left in a blackout, or that is one of a whole burst has not; where jitter hides queues none counts.
@@ -600,10 +615,12 @@ impl Controller for Satellite {
     }
 
     fn on_forgotten(&mut self, bytes: u64) {
+        self.limits = None;
         self.delivery.on_lost(bytes, false);
     }
 
     fn on_congestion(&mut self, event: &Congestion) {
+        self.limits = None;
         let queue = self.queue_is_long();
         if queue || event.marked {
             self.probe_step = 0;
@@ -634,44 +651,20 @@ impl Controller for Satellite {
                 self.on_queue_loss(event);
             }
         }
+        self.keep_limits();
     }
 
     fn on_packet_size(&mut self, bytes: u64) {
+        self.limits = None;
         self.packet = bytes as f64;
     }
 
     fn window(&self) -> u64 {
-        let own = self.with_marks(self.own_window(), 1.0);
-        let window = whole(own.max(self.competitive.window()).max(2.0 * self.packet));
-        self.blackout
-            .map_or(window, |blackout| window.max(blackout.window))
+        self.limits().window
     }
 
     fn pacing_rate(&self) -> Option<u64> {
-        if self.blackout.is_some() {
-            return Some(whole(BLACKOUT_PROBES * self.packet / self.base()));
-        }
-        let own = match self.phase {
-            Phase::Start if !self.train.is_out() => return Some(constants::train::RATE),
-            Phase::Start if self.rate == 0.0 => self.start_window / self.base(),
-            Phase::SlowStart { .. } | Phase::Cruise if self.sends_train() => {
-                constants::train::RATE as f64
-            }
-            Phase::SlowStart { .. } => self.start_window / self.base(),
-            Phase::Start | Phase::Trial { .. } => self.rate,
-            Phase::Cruise => self.rate * self.gain(),
-        };
-        let per_byte = WINDOW_PACE / self.rtt().as_secs_f64();
-        let competitive = self.competitive.window() * per_byte;
-        let own = self.with_marks(own.max(self.kept_for_steps() * per_byte), per_byte);
-        // Two packets are always under way (RFC 9002, section 7.2); where they are more than the path carries, each round trip has a queue
-        // of their own making in it.
-        let two = 2.0 * self.packet;
-        let least = match (self.delivery.in_flight() as f64) < two {
-            true => two / self.base(),
-            false => (two / self.base()).min(self.rate.max(two / self.rtt().as_secs_f64())),
-        };
-        Some(whole(own.max(competitive).max(least)))
+        Some(self.limits().rate)
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {

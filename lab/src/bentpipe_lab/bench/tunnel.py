@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bentpipe_lab.bench.carry import IDLE_FLOWS, IPERF_PORT, best, idle_flows, iperf3, until_listening
+from bentpipe_lab.bench.controllers import controller_cost
 from bentpipe_lab.bench.link import emulator_outside
 from bentpipe_lab.bench.products import products, table
 from bentpipe_lab.bench.quantity import Quantity
@@ -65,7 +66,8 @@ def bench(out: Path, console: Console) -> int:
         if note:
             console.print(note, highlight=False)
         for measure in (
-            tunnel_speed, tunnel_memory, quic_speed, quic_pep_memory, emulator, emulator_outside, traces,
+            tunnel_speed, controller_cost, tunnel_memory, quic_speed, quic_pep_memory, emulator, emulator_outside,
+            traces,
         ):  # fmt: skip
             console.print(f"measuring: {measure.__doc__}", highlight=False)
             quantities += measure(out / measure.__name__)
