@@ -16,6 +16,8 @@ from bentpipe_lab.net.topology import SERVER4, Topology
 FLOW_SECONDS = 5
 """How long each throughput run lasts."""
 ROUNDS = 3
+FLOWS = (1, 16)
+"""Connections side by side in a throughput run."""
 IDLE_FLOWS = 1000
 IPERF_PORT = 5201
 SETTLE_S = 2.0
@@ -38,6 +40,11 @@ class Carried:
     def cpu_s_per_gb(self) -> list[float]:
         """Processor seconds per gigabyte carried, by end."""
         return [spent / self.gigabytes for spent in self.cpu_seconds]
+
+
+def count(flows: int) -> str:
+    """As names of quantities have it."""
+    return f"{flows} flow{'s' if flows > 1 else ''}"
 
 
 def best(path: Topology, flows: int, target: tuple[str, int], ends: Sequence[Process]) -> Carried:

@@ -15,7 +15,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bentpipe_lab.bench.carry import IDLE_FLOWS, IPERF_PORT, best, idle_flows, iperf3, until_listening
+from bentpipe_lab.bench.carry import (
+    FLOWS,
+    IDLE_FLOWS,
+    IPERF_PORT,
+    best,
+    count,
+    idle_flows,
+    iperf3,
+    until_listening,
+)
 from bentpipe_lab.bench.controllers import controller_cost
 from bentpipe_lab.bench.link import emulator_outside
 from bentpipe_lab.bench.products import products, table
@@ -32,7 +41,6 @@ from bentpipe_lab.net.topology import LAN, SATELLITE, SERVER4, Topology, topolog
 from bentpipe_lab.systems.tunnel import Transport, start_bentpipe
 
 PEER = "socat"
-FLOWS = (1, 16)
 RELAY_PORT = 8080
 EMULATOR_MBIT_S = 200
 EMULATOR_SECONDS = 10
@@ -95,9 +103,9 @@ def tunnel_speed(directory: Path) -> list[Quantity]:
         tunnelled = {flows: best(path, flows, (SERVER4, IPERF_PORT), ends) for flows in FLOWS}
     for flows in FLOWS:
         ours, peer = tunnelled[flows], relayed[flows]
-        quantities.append(Quantity(f"tunnel throughput, {_count(flows)}", ours.gbit_s, "Gbit/s", PEER, peer.gbit_s))
+        quantities.append(Quantity(f"tunnel throughput, {count(flows)}", ours.gbit_s, "Gbit/s", PEER, peer.gbit_s))
         quantities += [
-            Quantity(f"{end} CPU, {_count(flows)}", mine, "s/GB", PEER, theirs)
+            Quantity(f"{end} CPU, {count(flows)}", mine, "s/GB", PEER, theirs)
             for end, mine, theirs in zip(("terminal", "gateway"), ours.cpu_s_per_gb, peer.cpu_s_per_gb, strict=True)
         ]
     return quantities
@@ -181,7 +189,3 @@ def _table(quantities: Sequence[Quantity]) -> Table:
         cells = f"{quantity.value:.4g}", quantity.unit, peer, "" if ratio is None else f"{ratio:.2f}"
         table.add_row(quantity.name, *cells, quantity.limit, verdict)
     return table
-
-
-def _count(flows: int) -> str:
-    return f"{flows} flow{'s' if flows > 1 else ''}"
