@@ -85,15 +85,19 @@ impl Satellite {
     }
 
     /// Bytes in flight before what is being read: a host that stood still reads many acknowledgements in one go, and what these leave
-    /// is less than was there. Where the flow has less than it had, and the rate does not step, others are there: it leaves them that (decision
+    /// is less than was there; so it is where a round's packets are told at once, come or lost: a pipe of them was there, if the round began
+    /// with one. Where the flow has less than it had, and the rate does not step, others are there: it leaves them that (decision
     /// 0005, *Rules taken out*).
     fn was_in_flight(&self) -> f64 {
-        let others = self.has_less_than_it_had() && !self.rate_steps.are_expected();
-        let read = match self.hosts_stall() && !others {
+        let left = self.delivery.in_flight();
+        if self.has_less_than_it_had() && !self.rate_steps.are_expected() {
+            return left as f64;
+        }
+        let read = match self.hosts_stall() {
             true => self.frame.0,
             false => 0,
         };
-        (self.delivery.in_flight() + read) as f64
+        ((left + read) as f64).max(self.pipe().min(self.round.in_flight as f64))
     }
 
     /// Packets were lost: if a queue that others share has dropped them, they count as a mark does.

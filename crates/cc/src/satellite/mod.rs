@@ -546,7 +546,8 @@ impl Controller for Satellite {
                     self.rate = RESUME_SHARE * path.rate;
                     self.resumed = true;
                 }
-                let train = self.train.on_acks_done(now, rtt);
+                // While nothing is known, what was held is tried all the same.
+                let train = self.train.on_acks_done(now, rtt, None);
                 if let Some(rate) = self.train.was_given_more(rtt) {
                     self.ask_on_demand(now, rate);
                 } else if let Some(shown) = train {
@@ -582,7 +583,7 @@ impl Controller for Satellite {
             Phase::Trial { .. } => {}
             Phase::Cruise => {
                 if self.training
-                    && let Some(shown) = self.train.on_acks_done(now, rtt)
+                    && let Some(shown) = (self.train).on_acks_done(now, rtt, self.silence.end())
                 {
                     self.on_later_train(now, shown);
                 }

@@ -22,6 +22,8 @@ pub(super) struct Silence {
     /// When acknowledgements came again after a silence, and after that or a pause of the sender.
     silence_end: Time,
     gap_end: Time,
+    /// How long the latest silence was.
+    silence_length: Span,
     /// Losses and marks told until then are of packets that a silence has taken along or held, unless silences follow
     /// each other within two round trips.
     explained_until: Time,
@@ -41,6 +43,7 @@ impl Silence {
             late_read: Time::ZERO,
             silence_end: Time::ZERO,
             gap_end: Time::ZERO,
+            silence_length: Span::ZERO,
             explained_until: Time::ZERO,
             pause: (Time::ZERO, Span::ZERO),
             newest: (Time::ZERO, Time::ZERO),
@@ -90,6 +93,7 @@ impl Silence {
                         self.explained_until = now + rtt;
                     }
                     self.silence_end = now;
+                    self.silence_length = self.waited;
                 }
                 self.gap_end = now;
             }
@@ -119,6 +123,11 @@ impl Silence {
     /// When acknowledgements came again after the latest silence.
     pub(super) fn end(&self) -> Option<Time> {
         (self.silence_end > Time::ZERO).then_some(self.silence_end)
+    }
+
+    /// How long that was.
+    pub(super) fn length(&self) -> Span {
+        self.silence_length
     }
 
     /// Whether losses and marks that are told `now` come of a silence: what it has taken along, and what came at once when it ended.

@@ -207,7 +207,7 @@ impl Satellite {
     pub(super) fn slow_start(&mut self, now: Time, app_limited: bool) {
         let base = self.queue.base().unwrap_or(self.initial_rtt);
         if self.training
-            && let Some(shown) = self.train.on_acks_done(now, base)
+            && let Some(shown) = (self.train).on_acks_done(now, base, self.silence.end())
             && self.on_train_in_slow_start(now, shown)
         {
             return;
@@ -270,17 +270,24 @@ impl Satellite {
         let round = acked.max(2.0 * self.packet) / self.rtt().as_secs_f64();
         // Without losses all of the window was through (RFC 5681, section 3.1).
         let window = self.start_window / base.as_secs_f64();
-        let unmeasured = if self.loses_much() { round } else { window };
-        let over = self.without_silence(now, over);
-        let measured = self.delivery.rate(over);
+        let since_silence = self.without_silence(now, over);
+        // What was held comes all at once.
+        let held = since_silence.as_secs_f64() < MEASURED_BEHIND_SILENCE * over.as_secs_f64();
+        let unmeasured = if held || self.loses_much() {
+            round
+        } else {
+            window
+        };
+        let measured = (self.delivery.rate(since_silence)).filter(|_| !held);
         self.unmeasured = measured.is_none();
         let measured = measured.unwrap_or(unmeasured);
         // Acknowledgements that pause say nothing against what a whole round has brought.
-        // While packets were held a short queue was full, and no round has shown what the path carries. Half of the window
+        // While packets were held, for a round trip or more, a short queue was full, and no round has shown what the path carries. Half of the window
         // is what any controller keeps (RFC 9002, section 7.3.2), once it has grown by what arrived.
         let grown = self.start_window > 2.0 * self.initial_window;
         let half = match grown
             && !self.on_demand.seen
+            && self.silence.length() >= base
             && self.is_behind_silence_by(now, SILENCE_IN_AVERAGE)
         {
             true => 0.5 * window,

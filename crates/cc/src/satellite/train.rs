@@ -219,8 +219,13 @@ impl Train {
 
     /// Once, when the train has arrived: what it shows, if it shows anything. One that only shows
     /// how slowly it left does not count; another one is waited for. `base` is the round trip
-    /// without a queue.
-    pub(super) fn on_acks_done(&mut self, now: Time, base: Span) -> Option<Option<Shown>> {
+    /// without a queue, `silence` the latest moment at which acknowledgements came again behind a silence.
+    pub(super) fn on_acks_done(
+        &mut self,
+        now: Time,
+        base: Span,
+        silence: Option<Time>,
+    ) -> Option<Option<Shown>> {
         if !self.is_out() || self.done {
             return None;
         }
@@ -262,11 +267,17 @@ impl Train {
             return None;
         }
         self.done = true;
-        Some(self.read())
+        Some(self.read(silence.is_some_and(|end| self.was_held(base, end))))
     }
 
-    /// What its acknowledgements show, and what its delay does where they came late.
-    fn read(&self) -> Option<Shown> {
+    /// Whether its acknowledgements were due, with a round trip of `base`, in a silence that ended then, and the first came no sooner.
+    fn was_held(&self, base: Span, silence_end: Time) -> bool {
+        let due = self.first.is_some_and(|first| first + base < silence_end);
+        due && (self.points.first()).is_some_and(|(at, _)| *at >= silence_end)
+    }
+
+    /// What its acknowledgements show, and what its delay does where they came late: each of them, or all, because they were `held`.
+    fn read(&self, held: bool) -> Option<Shown> {
         let doubtful = |rate: f64| Shown {
             rate: rate.min(RATE as f64),
             doubtful: true,
@@ -276,7 +287,8 @@ impl Train {
         let Some(shown) = self.shown else {
             return (whole && least > 0.0).then(|| doubtful(least));
         };
-        let lump = shown > FAST_SENDING * RATE as f64 && shown > LUMP * most && self.late > LATE;
+        let fast = held || shown > FAST_SENDING * RATE as f64;
+        let lump = fast && shown > LUMP * most && self.late > LATE;
         if whole && most > 0.0 && lump {
             return Some(doubtful(most));
         }
