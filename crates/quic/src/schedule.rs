@@ -35,6 +35,8 @@ const AHEAD: u64 = 256 * 1024;
 /// Room for small flows that no other may use, and half of it that only bulk may not,
 /// bytes: also when the congestion window has just become smaller.
 const RESERVE: u64 = 1024 * 1024;
+/// What a session may have written that is not acknowledged, bytes, however little its flows are lent: the reserve is for those that begin.
+pub const LEAST_SEND_WINDOW: u64 = 2 * RESERVE;
 /// Limits that have come for streams not yet seen, at most.
 const MAX_EARLY_LIMITS: usize = 1024;
 

@@ -2,8 +2,8 @@
 //!
 //! # Memory
 //!
-//! One flow may fill the link, so it may be lent 1.25 times the rate times the round-trip
-//! time that the configuration expects. How much it is lent follows what its reader
+//! One flow may fill the link, so it may be lent three times the rate times the
+//! round-trip time that the configuration expects. How much it is lent follows what its reader
 //! consumes ([`bentpipe_quic::windows`]); all sessions of an end lend from one pool, which
 //! is its memory. A session that is idle holds little, so many fit.
 
@@ -14,6 +14,7 @@ use std::time::Duration;
 use bentpipe_cc::{Choice, ChoiceError, PathMemory};
 use bentpipe_quic::acks::Acks;
 use bentpipe_quic::datagrams;
+use bentpipe_quic::schedule::LEAST_SEND_WINDOW;
 use bentpipe_quic::transport::{FULL_PACKET, mtu_discovery, over_satellite};
 use bentpipe_quic::windows::{Pool, SESSION_BASE};
 use bentpipe_quic::{Events, Selection, Settings};
@@ -32,10 +33,13 @@ pub const UDP_FLOWS_ENDING: usize = 1024;
 
 /// What a session holds that carries nothing, bytes: its window before anything is lent.
 const IDLE_SESSION: u64 = 2 << 20;
-/// The pool has room for so many flows of the full window.
-const FULL_FLOWS: u64 = 4;
-/// Windows of one flow's size that a session keeps for unacknowledged data.
-const SEND_WINDOWS: u64 = 2;
+/// Round trips of data that one flow may have on its way or unread: one is on its way, one waits behind a loss for its repair, and one
+/// where the repair was lost, too.
+const FLOW_ROUND_TRIPS: f64 = 3.0;
+/// Round trips of data that the pool has room for at least, whatever flows they are of.
+const POOL_ROUND_TRIPS: f64 = 5.0;
+/// And at least so many bytes.
+const SMALLEST_POOL: u64 = 4 << 20;
 /// Below this a window would not even hold the data of one page.
 const SMALLEST_FLOW_WINDOW: u64 = 1 << 20;
 
@@ -139,7 +143,7 @@ impl Transport {
             );
         }
         self.settings().check()?;
-        let least = FULL_FLOWS * self.flow_window() + IDLE_SESSION;
+        let least = self.data(POOL_ROUND_TRIPS).max(SMALLEST_POOL) + IDLE_SESSION;
         if self.memory.as_u64() < least {
             return wrong(
                 "memory",
@@ -157,11 +161,14 @@ impl Transport {
 
     /// The most that one flow may have on its way or unread, bytes.
     pub fn flow_window(&self) -> u64 {
-        let product = self.expected_rate.bytes_in(self.expected_rtt).as_u64();
+        self.data(FLOW_ROUND_TRIPS).max(SMALLEST_FLOW_WINDOW)
+    }
+
+    /// What arrives in so many round trips, bytes.
+    fn data(&self, round_trips: f64) -> u64 {
+        let time = Span::from_secs_f64(round_trips * self.expected_rtt.as_secs_f64());
         // A stream's window is at most 2^62 - 1 on the wire; nobody has such memory.
-        (product / 4)
-            .saturating_add(product)
-            .clamp(SMALLEST_FLOW_WINDOW, 1 << 40)
+        self.expected_rate.bytes_in(time).as_u64().min(1 << 40)
     }
 
     /// What a session may send before its flows are lent anything, bytes.
@@ -191,7 +198,7 @@ impl Transport {
             // What flows are lent is bounded below this, so that it never stops them.
             .stream_receive_window(varint(self.flow_window() / 2 * 3))
             .receive_window(self.session_window())
-            .send_window(SEND_WINDOWS * self.flow_window())
+            .send_window(self.flow_window().max(LEAST_SEND_WINDOW))
             .send_fairness(true)
             .mtu_discovery_config(Some(mtu_discovery(FULL_PACKET)))
             // Of the path, where it can be changed while a session is open.

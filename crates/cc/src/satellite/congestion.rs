@@ -7,9 +7,13 @@ use super::train::Shown;
 use super::{Congestion, Phase, RateSteps, Round, Satellite, constants};
 
 impl Satellite {
-    /// Whether this round has lost more than the radio would.
+    /// Whether this round has lost more than the radio would: so many packets, and a large share of what was sent.
     pub(super) fn loses_much(&self) -> bool {
-        self.round.started > self.slow_start_from && self.loses_more_than(MIN_HIGH_LOSS_PACKETS)
+        let Round { acked, lost, .. } = self.round;
+        let (acked, lost) = (acked as f64, lost as f64);
+        self.round.started > self.slow_start_from
+            && lost > MIN_HIGH_LOSS_PACKETS * self.packet
+            && lost > HIGH_LOSS * (acked + lost)
     }
 
     /// Whether a full path drops much of what is sent: then the path limits the flow, and neither the application nor the peer's window.
@@ -37,13 +41,6 @@ impl Satellite {
     pub(super) fn is_alone(&self, lost: bool) -> bool {
         let fit = !lost && self.loses_few() && !self.losses.is_trying();
         fit && self.competitive.window() == 0.0
-    }
-
-    /// Whether this round has lost so many packets, and a large share of what was sent.
-    pub(super) fn loses_more_than(&self, packets: f64) -> bool {
-        let Round { acked, lost, .. } = self.round;
-        let lost = lost as f64;
-        lost > packets * self.packet && lost > HIGH_LOSS * (acked as f64 + lost)
     }
 
     /// Whether a queue stands that is longer than this controller makes, and, on a short pipe, holds more than was in flight a round ago.

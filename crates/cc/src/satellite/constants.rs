@@ -178,8 +178,6 @@ pub(super) const LOSS_ROUNDS: f64 = 64.0;
 pub(super) const HIGH_LOSS: f64 = 0.2;
 /// Fewer lost packets than this have no share to speak of.
 pub(super) const MIN_HIGH_LOSS_PACKETS: f64 = 8.0;
-/// Fewer lost packets than this have no share to speak of before a train is out: windows are small.
-pub(super) const MIN_START_LOSSES: f64 = 2.0;
 /// Multiple of what a full path brings of a round of which it drops a fifth, above which the rate was never the path's (decision 0005, *A
 /// flood behind the peer's window*).
 pub(super) const OVERESTIMATE: f64 = 2.0;

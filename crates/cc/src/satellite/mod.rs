@@ -93,11 +93,13 @@ enum Phase {
     },
     /// The train showed nothing that can be believed: the window grows until a queue stands, as
     /// in slow start (RFC 9002, section 7.3.1). The round trip is so long on average without one.
-    /// It began at a moment, and has been coming back since another.
+    /// It began at a moment, and has been coming back since another. It may begin again because most of a window was lost: what stands until
+    /// it comes back is of that.
     SlowStart {
         average: Span,
         since: Time,
         back: Option<Time>,
+        again: bool,
     },
     /// The path is known.
     Cruise,
@@ -632,7 +634,7 @@ impl Controller for Satellite {
         let starting = match self.phase {
             // One by one the radio loses.
             Phase::Start => {
-                let many = self.is_full() || self.loses_more_than(MIN_START_LOSSES);
+                let many = self.is_full() || self.loses_much();
                 many && self.rate == 0.0 && !self.train.is_out()
             }
             Phase::SlowStart { .. } => self.ends_slow_start(event),

@@ -183,6 +183,7 @@ impl Satellite {
             average: self.rtt(),
             since: now,
             back: None,
+            again: false,
         };
     }
 
@@ -214,9 +215,16 @@ impl Satellite {
         }
         let rtt = self.rtt();
         // Slots and jitter do not change the average.
-        let Phase::SlowStart { average, .. } = &mut self.phase else {
+        let Phase::SlowStart {
+            average,
+            back,
+            again,
+            ..
+        } = &mut self.phase
+        else {
             return;
         };
+        let shows = back.is_some() || !*again;
         *average = rtt.min(*average);
         let more = rtt.as_secs_f64() - average.as_secs_f64();
         let full = more > (EXIT_RTT_GROWTH * self.base()).max(2.0 * self.queue.noise());
@@ -226,6 +234,7 @@ impl Satellite {
         let full = full && !average_holds;
         if !self.may_be_given_more(now, app_limited)
             && !self.is_held(now)
+            && shows
             && (full || self.is_full())
         {
             self.leave_slow_start_for_queue(now);
@@ -251,9 +260,18 @@ impl Satellite {
         let base = self.queue.base().unwrap_or(self.initial_rtt);
         let half = Span::from_nanos(base.as_nanos() / 2);
         let acked = self.round.acked.max(self.round.acked_before) as f64;
-        // A stall has broken the train up, and the first window is lost but for a few packets, which show no rate.
-        if self.phase == Phase::Start && self.loses_much() && self.delivery.rate(half).is_none() {
+        // A stall has broken the train up, or others had filled the queue, and of a window all but a few packets are lost, which show no rate, or
+        // less than a train has shown at least.
+        let few = match self.delivery.rate(half) {
+            Some(rate) => rate < self.rate && acked < TRIAL_PACKETS * self.packet,
+            None => true,
+        };
+        if self.loses_much() && few {
+            let had_begun = matches!(self.phase, Phase::SlowStart { .. });
             self.start_slow_start_behind(now, self.twice_arrived(acked));
+            if let Phase::SlowStart { again, .. } = &mut self.phase {
+                *again = had_begun;
+            }
             return;
         }
         self.rounds = TRAIN_DOUBT_ROUNDS;

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::datagrams::Datagrams;
 use crate::drops::Drops;
-use crate::schedule::{Class, Scheduler};
+use crate::schedule::{Class, LEAST_SEND_WINDOW, Scheduler};
 use crate::windows::Windows;
 
 /// What all requests of a session share.
@@ -72,7 +72,7 @@ impl Flows {
         let path = self.connection.path_stats(PathId::ZERO);
         // Without a path to ask it is the memory that bounds it.
         let window = path.map_or(u64::MAX, |path| class.send_window(path.cwnd));
-        let window = window.min(2 * self.windows.most());
+        let window = window.min(self.windows.most().max(LEAST_SEND_WINDOW));
         if self.send_window.swap(window, Ordering::Relaxed) != window {
             self.connection.set_send_window(window);
         }
