@@ -45,7 +45,7 @@ impl ConnectionParameters {
         }
     }
 
-    /// Two round trips of data: one on its way, one that waits behind a loss for its
+    /// Twice two round trips of data: one is on its way, one waits behind a loss for its
     /// repair. At least 1 MiB.
     pub fn window(&self) -> Bytes {
         let rtt = self.settings.initial_rtt;
