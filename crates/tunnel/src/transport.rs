@@ -143,7 +143,7 @@ impl Transport {
             );
         }
         self.settings().check()?;
-        let least = self.data(POOL_ROUND_TRIPS).max(SMALLEST_POOL) + IDLE_SESSION;
+        let least = self.least_memory();
         if self.memory.as_u64() < least {
             return wrong(
                 "memory",
@@ -162,6 +162,11 @@ impl Transport {
     /// The most that one flow may have on its way or unread, bytes.
     pub fn flow_window(&self) -> u64 {
         self.data(FLOW_ROUND_TRIPS).max(SMALLEST_FLOW_WINDOW)
+    }
+
+    /// The least that `memory` may be, bytes.
+    pub fn least_memory(&self) -> u64 {
+        self.data(POOL_ROUND_TRIPS).max(SMALLEST_POOL) + IDLE_SESSION
     }
 
     /// What arrives in so many round trips, bytes.

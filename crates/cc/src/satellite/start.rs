@@ -267,10 +267,9 @@ impl Satellite {
             None => true,
         };
         if self.loses_much() && few {
-            let had_begun = matches!(self.phase, Phase::SlowStart { .. });
             self.start_slow_start_behind(now, self.twice_arrived(acked));
             if let Phase::SlowStart { again, .. } = &mut self.phase {
-                *again = had_begun;
+                *again = true;
             }
             return;
         }

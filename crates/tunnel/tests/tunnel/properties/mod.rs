@@ -190,7 +190,7 @@ impl Link {
         };
         let fastest = self.rates[0].max(self.rates[1]).max(1000);
         setup.transport.expected_rate = Rate::from_bits_per_second(u64::from(fastest) * 1000);
-        let needed = 2 * setup.transport.flow_window() + (6 << 20);
+        let needed = setup.transport.least_memory();
         setup.transport.memory = Bytes::new((self.memory_mib << 20).max(needed));
         setup
     }
